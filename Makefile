@@ -23,7 +23,7 @@ RELEASE = build>=1.2 twine>=6
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
-STATE = ledger document job_document rates
+STATE = ledger document job_document rates series events history
 AGENT = agent_messages duties plans supervision
 # The launcher without a Manager.
 RESET = machine reset

@@ -71,6 +71,40 @@ STATUS_ENDED: Final = 32_768
 """Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.
 Beyond that the one that has left first is forgotten, as it is where a living one needs its place in STATUS_NODES."""
 
+HISTORY_S: Final = 3600.0
+"""Seconds of which a status page keeps samples, and events of nodes that are not known any more: whoever is called
+after an incident looks within the hour."""
+
+HISTORY_LOOK_S: Final = 5.0
+"""Seconds between two looks at the mesh for the history. A look costs as much as one for the page; changes of state are
+looked at as they come."""
+
+HISTORY_SAMPLE_S: Final = 20.0
+"""Seconds between two samples of the history: 180 in the hour, which a plot of 300 pixels can show."""
+
+HISTORY_NODES: Final = 4096
+"""Nodes with samples: 4 KiB each."""
+
+HISTORY_EVENTS_EACH: Final = 32
+"""Events of one node that are kept: one that is lost and joins again every minute fills it in a quarter of an hour."""
+
+HISTORY_EVENTS: Final = 20_000
+"""Events of all nodes that are kept: ten of each of 2,000. The oldest make room."""
+
+HISTORY_TEXT_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of the texts of all events, some of which peers choose: a hundred of each in HISTORY_EVENTS."""
+
+HISTORY_REFUSED: Final = 256
+"""Refused registrations between two looks of the history; older ones are left out."""
+
+HISTORY_LOAD: Final = 0.02
+"""Share of a node's time that looks for the history may take: where many nodes change, the next look is that much
+later."""
+
+STRAINED_S: Final = 10.0
+"""Seconds for which each look has to find messages waiting for a node before it counts as strained. `mesh.js` of the
+status page has the same number."""
+
 HTTP_CONNECTIONS: Final = 32
 """Connections to a node's status page, or to its metrics: some ten people with the page open. Beyond them the one that
 has been silent for the longest is closed."""

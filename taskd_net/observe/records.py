@@ -93,6 +93,20 @@ class NodeStatus(NamedTuple):
     end_reason: str = ""
 
 
+class Refused(NamedTuple):
+    """A registration that a node refused.
+
+    Attributes:
+        time: seconds since the epoch.
+        position: the position that the other side claimed.
+        reason: for people.
+    """
+
+    time: float
+    position: Position
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """The state of a node and of everything below it, as far as the node knows it.

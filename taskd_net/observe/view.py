@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from taskd_net import observe_limits
 from taskd_net.core.allowance import Allowance
@@ -17,27 +17,15 @@ from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import OURS
-from taskd_net.links.session import Host, Session
+from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Ledger, Record, Report
-from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.link_figures import Seen, kind, sent, standing, why
+from taskd_net.observe.news import News
+from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.version import __version__
-
-
-@dataclass(slots=True)
-class _Seen:
-    """One link at the last look: its status without the time of the figures, that time, and recent answer times.
-
-    `marks` differ if the status does. Nearly every link is idle, and comparing them takes half the time of a status.
-    """
-
-    measured: float
-    marks: tuple[object, ...] = ()
-    status: NodeStatus | None = None
-    at: float = 0.0
-    acks: tuple[float | None, float | None] = (None, None)
 
 
 class View:
@@ -64,8 +52,8 @@ class View:
         self._epoch = time.time() - host.now()
         self._started = time.time()
         self._name = str(self._router.identity)
-        self._seen: dict[LinkId, _Seen] = {}
-        self._upward = _Seen(host.now())
+        self._seen: dict[LinkId, Seen] = {}
+        self._upward = Seen(host.now())
         # Figures of the children's own, by position; and the time at which a child was forgotten.
         self._own: dict[str, Own] = {}
         self._gone: dict[str, float] = {}
@@ -78,21 +66,22 @@ class View:
         self._reports: dict[LinkId, Allowance] = {}
         # Records of nodes that another child has, by the link that they came on.
         self._early: dict[tuple[LinkId, str], Record] = {}
-        self.news = asyncio.Event()
+        self.news = News()
 
     # ---- looks
 
     def look(self) -> None:
         """Bring the ledger up to date with this node and its children."""
-        for _ in self._look():
+        for _ in self.look_slices():
             pass
 
     async def look_in_parts(self) -> None:
         """`look` with pauses for messages: thousands of busy children take tens of milliseconds."""
-        for _ in self._look():
+        for _ in self.look_slices():
             await asyncio.sleep(0)
 
-    def _look(self) -> Iterator[None]:
+    def look_slices(self) -> Iterator[None]:
+        """`look`, with a pause for messages at each yield."""
         now, children = self._host.now(), self._router.children.by_id
         self._put_changed(now, self._upward, self._name, self._of_itself(now))
         for number, link in enumerate(list(children.values()), 1):
@@ -138,6 +127,10 @@ class View:
     def child_ends(self, link: Link, state: State) -> None:
         """A child is about to leave in good order: this is its state once its stream has ended."""
         self._ended[link.id] = state
+
+    def child_refused(self, position: Position, reason: str) -> None:
+        """A registration for this position was refused."""
+        self.news.refused.append(Refused(self.wall(), position.identity, reason[: observe_limits.STATUS_REASON_BYTES]))
 
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes, which are known from now on."""
@@ -268,9 +261,9 @@ class View:
             return
         seen = self._seen.get(link.id)
         if seen is None:
-            seen = self._seen[link.id] = _Seen(now)
+            seen = self._seen[link.id] = Seen(now)
             self._gone.pop(name, None)
-        down, counters, own = _sent(now, link, seen), link.counters, self._own.get(name)
+        down, counters, own = sent(now, link, seen), link.counters, self._own.get(name)
         stream = (link.session, link.streams, link.since, link.silent)
         marks = (down, counters.received, counters.heard, stream, ended, own)
         if marks == seen.marks:
@@ -278,11 +271,11 @@ class View:
         seen.marks = marks
         status = NodeStatus(
             parent=self._router.identity,
-            state=_standing(link) or ended or State.LOST,
+            state=standing(link) or ended or State.LOST,
             since=self._epoch + (link.silent_at if link.silent else link.since),
             peer=peer.profile.name if peer is not None else "",
             version=peer.version if peer is not None else "",
-            link=_kind(link),
+            link=kind(link),
             address=self.connections.address(link.id),
             last_message=self._heard(link),
             down=down,
@@ -308,22 +301,22 @@ class View:
         )
         if up is None:
             return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
-        flow = _sent(now, up, self._upward)
+        flow = sent(now, up, self._upward)
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
             since=self._epoch + up.since if up.streams else self._started,
             peer=OURS.name,
             version=__version__,
-            link=_kind(up),
+            link=kind(up),
             last_message=self._heard(up),
             down=Flow(up.counters.received, up.counters.received_bytes),
             up=flow,
-            own=own._replace(reconnects=max(0, up.streams - 1), up=flow, link_reason=_why(up)),
+            own=own._replace(reconnects=max(0, up.streams - 1), up=flow, link_reason=why(up)),
         )
 
     def _put_changed(
-        self, now: float, seen: _Seen, name: str, status: NodeStatus, *, away: bool = False, ended: State | None = None
+        self, now: float, seen: Seen, name: str, status: NodeStatus, *, away: bool = False, ended: State | None = None
     ) -> None:
         """Keep a record of a node's status, if that has changed since the last look."""
         if status != seen.status:
@@ -364,37 +357,3 @@ class View:
     def _status_behind(self, link: Link, since: float) -> bytes:
         """The status of all nodes behind a child that does not report."""
         return wire.write_node(NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall()))
-
-
-def _sent(now: float, link: Link, seen: _Seen) -> Flow:
-    """The side of a link that this node writes to."""
-    counters = link.counters
-    acks = _acks(now, link, seen)
-    return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, link.queued_messages, *acks)
-
-
-def _acks(now: float, link: Link, seen: _Seen) -> tuple[float | None, float | None]:
-    """Recent answer times in seconds: p50 and p99."""
-    recent = link.counters.recent
-    if recent.count and (seen.acks[0] is None or now - seen.measured >= observe_limits.STATUS_FIGURES_S):
-        seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
-        seen.measured = now
-        recent.clear()
-    elif now - seen.measured > observe_limits.STATUS_LATELY_S:
-        seen.acks = (None, None)
-    return seen.acks
-
-
-def _standing(link: Link) -> State | None:
-    """The state of a child whose stream stands; None for any other."""
-    if not link.up:
-        return None
-    return State.NOT_ANSWERING if link.silent else State.JOINED
-
-
-def _why(link: Link) -> str:
-    return link.session.why if isinstance(link.session, Session) else ""
-
-
-def _kind(link: Link) -> str:
-    return link.session.kind if isinstance(link.session, Session) else ""

@@ -1,4 +1,4 @@
-"""The two answers of a status page, as an ASGI application: the page, and what has changed since."""
+"""The answers of a status page, as an ASGI application: the page, the changes since an answer, and the last hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
+from taskd_net.observe.status_codec import read_position
 from taskd_net.page.shell import Shell
+from taskd_net.position import Position
+from taskd_net.untrusted import shown
 
 HEADERS: Final = (
     (b"cache-control", b"no-store"),
@@ -28,13 +31,18 @@ class PageApp:
 
     Args:
         ask: what a browser that has a version of the tree has to be told, as a JSON object.
+        ask_past: the last hour of a node, or of all links together for None, as a JSON object.
     """
 
-    def __init__(self, ask: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(
+        self, ask: Callable[[str], Awaitable[str]], ask_past: Callable[[Position | None], Awaitable[str]]
+    ) -> None:
         self._ask = ask
+        self._ask_past = ask_past
         self._shell = Shell()
         self._headers = [*HEADERS, (b"content-security-policy", self._shell.policy.encode())]
-        self._router = Router([Route("/", self._page), Route("/tree", self._tree)], redirect_slashes=False)
+        routes = [Route("/", self._page), Route("/tree", self._tree), Route("/history", self._history)]
+        self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -47,8 +55,16 @@ class PageApp:
         await self._router(scope, receive, send_with_headers)
 
     async def _page(self, _: Request) -> Response:
-        return Response(self._shell.document(await self._ask("")), media_type="text/html")
+        return Response(self._shell.document(await self._ask(""), await self._ask_past(None)), media_type="text/html")
 
     async def _tree(self, request: Request) -> Response:
         since = request.query_params.get("since", "")
         return Response(await self._ask(since), media_type="application/json")
+
+    async def _history(self, request: Request) -> Response:
+        name = request.query_params.get("node")
+        position = None if name is None else read_position(name)
+        if name is not None and position is None:
+            text = f"node is {shown(name)}; expected is a position of one node, such as Worker/1/9\n"
+            return Response(text, status_code=400, media_type="text/plain")
+        return Response(await self._ask_past(position), media_type="application/json")

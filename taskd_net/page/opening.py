@@ -9,6 +9,7 @@ from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.node import Node
 from taskd_net.page.looking import Looking
+from taskd_net.page.recorder import Recorder
 
 if TYPE_CHECKING:
     from taskd_net.side_port import SidePort
@@ -27,6 +28,7 @@ class StatusPage:
     def __init__(self, node: Node, listen: str = "127.0.0.1:0", allowed_hosts: Collection[str] = ()) -> None:
         self._listen = Address.parse(listen, "http_port")
         self._looking = Looking(node)
+        self._recorder = Recorder(node)
         self._allowed_hosts = allowed_hosts
         self._port: SidePort | None = None
         self.url = ""
@@ -44,7 +46,8 @@ class StatusPage:
         except ModuleNotFoundError as error:
             text = f"http_port is {self._listen}; a status page needs {error.name}: pip install 'taskd-net[page]'"
             raise ConfigError(text) from None
-        self._port = SidePort(PageApp(self._looking.answer), self._listen, "http_port", self._allowed_hosts)
+        app = PageApp(self._looking.answer, self._recorder.answer)
+        self._port = SidePort(app, self._listen, "http_port", self._allowed_hosts)
         self.url = f"http://{self._port.address}/"
 
     async def __aenter__(self) -> Self:
@@ -57,6 +60,7 @@ class StatusPage:
             self.bind()
         assert self._port is not None
         self._port.serve()
+        self._recorder.start()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -64,3 +68,4 @@ class StatusPage:
         if self._port is not None:
             await self._port.close()
         await self._looking.close()
+        await self._recorder.close()

@@ -15,6 +15,7 @@ from typing import Final
 SCRIPTS: Final = (
     "mesh",
     "history",
+    "past",
     "layout",
     "picture",
     "plots",
@@ -35,7 +36,8 @@ class Shell:
         style = _read("page.css")
         script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
         page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
-        self._before, _, self._after = page.partition("/* tree */")
+        self._before, _, rest = page.partition("/* tree */")
+        self._between, _, self._after = rest.partition("/* past */")
         self.policy = "; ".join(
             (
                 "default-src 'none'",
@@ -50,14 +52,16 @@ class Shell:
         )
         """The value of the header Content-Security-Policy."""
 
-    def document(self, tree: str) -> str:
+    def document(self, tree: str, past: str) -> str:
         """The whole page.
 
         Args:
             tree: the state of the mesh, as a JSON object.
+            past: the last hour of all links together, as a JSON object.
         """
         # Inside a script element only a `<` could end it or change its meaning.
-        return self._before + tree.replace("<", "\\u003c") + self._after
+        told = [text.replace("<", "\\u003c") for text in (tree, past)]
+        return self._before + told[0] + self._between + told[1] + self._after
 
 
 def _read(name: str) -> str:

@@ -296,6 +296,7 @@ class MeshServer:
                     self._pending.keep(place, ready.link)
         except Refusal as refusal:
             refusal.uuid = uuid
+            self._observer.child_refused(position, refusal.detail)
             if isinstance(refusal, Violation):
                 raise
             self.host.log.warning("child_refused", child=str(position), code=int(refusal.code), detail=str(refusal))

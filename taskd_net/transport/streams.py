@@ -37,6 +37,9 @@ class Observer(Protocol):
     def child_ends(self, link: Link, state: State) -> None:
         """A child is about to leave in good order, with this state."""
 
+    def child_refused(self, position: Position, reason: str) -> None:
+        """A registration for this position was refused."""
+
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes."""
 

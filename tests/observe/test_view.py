@@ -77,7 +77,7 @@ async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh, m
         for rank in (3, 4):
             mgr.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
         parts = 0
-        for _ in mgr.view._look():
+        for _ in mgr.view.look_slices():
             parts += 1
             if parts == 2:  # the first is of the children
                 mgr.router.routes.learn(Position.worker(7, 0), link.id, link.epoch)

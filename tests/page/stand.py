@@ -7,10 +7,12 @@ from typing import Self
 
 from taskd_net.address import Address
 from taskd_net.job_view import JobView
+from taskd_net.observe.history import History
 from taskd_net.page.app import PageApp
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
 from taskd_net.side_port import SidePort
+from taskd_net.untrusted import json_line
 from tests.page.meshes import Made
 
 
@@ -43,11 +45,12 @@ class Stand:
         self._pace = pace
         self._nap = nap
         self._feed = Feed(Position.mgr(), expected, life)
+        self.history = History(Position.mgr(), life)
         self.port = port
         self.asked = 0
 
     async def __aenter__(self) -> Self:
-        self._served = SidePort(PageApp(self.answer), Address("127.0.0.1", self.port), "http_port").serve()
+        self._served = SidePort(PageApp(self.answer, self.past), Address("127.0.0.1", self.port), "http_port").serve()
         self.port = self._served.address.port
         self.url = f"http://{self._served.address}/"
         return self
@@ -64,4 +67,14 @@ class Stand:
             self.made.go_on(self._pace)
         for _ in self._feed.look(self.made.now, self.made.entries(), self.job):
             pass
+        self.record()
         return f'{{"ask_again":{self._nap},' + self._feed.answer(since)[1:]
+
+    def record(self) -> None:
+        """Let the history take a look."""
+        for _ in self.history.look(self.made.now, self.made.nodes):
+            pass
+
+    async def past(self, position: Position | None) -> str:
+        """The last hour, for a browser."""
+        return json_line(self.history.document(self.made.now, position))

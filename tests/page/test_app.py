@@ -13,6 +13,7 @@ import pytest
 
 from taskd_net.page.app import PageApp
 from taskd_net.page.shell import SCRIPTS
+from taskd_net.position import Position
 
 pytestmark = pytest.mark.oldest
 
@@ -67,7 +68,11 @@ def app_of(tree: str = '{"nodes":[]}') -> tuple[PageApp, list[str]]:
         asked.append(since)
         return tree
 
-    return PageApp(told), asked
+    async def past(position: Position | None) -> str:
+        asked.append(f"past of {position}")
+        return '{"events":[]}'
+
+    return PageApp(told, past), asked
 
 
 def embedded(html: str, opening: str) -> str:
@@ -85,7 +90,7 @@ async def test_the_page_is_one_document_with_everything_in_it() -> None:
     app, asked = app_of('{"nodes":["</script><script>alert(1)</script>"]}')
     answer = await ask(app, "/")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert asked == [""]
+    assert asked == ["", "past of None"]
     # Nothing is loaded from anywhere: the only addresses are the names of XML, and what is in the document itself.
     assert set(re.findall(r"https?:[^\s'\"]*", answer.text)) == {"http://www.w3.org/2000/svg"}
     assert re.findall(r"\b(?:src|href)=\"(?!data:)", answer.text) == []
@@ -108,10 +113,10 @@ async def test_the_policy_permits_its_own_script_and_style_and_nothing_else() ->
         "form-action": "'none'",
         "frame-ancestors": "'none'",
     }
-    assert len(SCRIPTS) == 12 and len(embedded(answer.text, "<script>")) > 10_000
+    assert len(SCRIPTS) == 13 and len(embedded(answer.text, "<script>")) > 10_000
 
 
-@pytest.mark.parametrize("path", ["/", "/tree", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/tree", "/history", "/nothing"])
 async def test_every_answer_says_what_it_is_and_leaves_nothing_behind(path: str) -> None:
     app, _ = app_of()
     headers = (await ask(app, path)).headers
@@ -132,8 +137,24 @@ async def test_a_browser_says_what_it_has() -> None:
     assert asked == ["b-2", ""]
 
 
+async def test_a_browser_asks_for_the_past_of_all_links_or_of_a_node() -> None:
+    app, asked = app_of()
+    answer = await ask(app, "/history")
+    assert (answer.status, answer.headers["content-type"], answer.text) == (200, "application/json", '{"events":[]}')
+    await ask(app, "/history?node=Worker/1/9")
+    assert asked == ["past of None", "past of Worker/1/9"]
+
+
+@pytest.mark.parametrize("name", ["", "Worker/All/All", "Worker/1", "nobody", "Worker/1/9%00", "%3Cscript%3E"])
+async def test_the_past_of_no_single_node_is_refused_by_its_name(name: str) -> None:
+    app, asked = app_of()
+    answer = await ask(app, f"/history?node={name}")
+    assert (answer.status, asked) == (400, [])
+    assert answer.text.startswith("node is ") and answer.text.endswith("such as Worker/1/9\n")
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
-@pytest.mark.parametrize("path", ["/", "/tree"])
+@pytest.mark.parametrize("path", ["/", "/tree", "/history"])
 async def test_nothing_but_get(method: str, path: str) -> None:
     app, asked = app_of()
     answer = await ask(app, path, method, body=b"{}")

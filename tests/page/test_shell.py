@@ -17,22 +17,23 @@ def between(text: str, opening: str, closing: str) -> str:
 
 
 def test_tree_cannot_end_its_element() -> None:
-    document = Shell().document('{"name":"</script><!--"}')
-    told = between(document, '<script type="application/json" id="told">', "</script>")
-    assert "<" not in told
-    assert json.loads(told) == {"name": "</script><!--"}
+    document = Shell().document('{"name":"</script><!--"}', '{"text":"</script><!--"}')
+    for element, key in (("told", "name"), ("past", "text")):
+        told = between(document, f'<script type="application/json" id="{element}">', "</script>")
+        assert "<" not in told
+        assert json.loads(told) == {key: "</script><!--"}
 
 
 def test_document_has_every_script_in_order() -> None:
-    document = Shell().document("{}")
+    document = Shell().document("{}", "{}")
     places = [document.index(_read(f"{name}.js")) for name in SCRIPTS]
     assert places == sorted(places)
-    assert not re.search(r"/\* (style|script|tree) \*/", document)
+    assert not re.search(r"/\* (style|script|tree|past) \*/", document)
 
 
 def test_policy_has_the_hashes_of_style_and_script() -> None:
     shell = Shell()
-    document = shell.document("{}")
+    document = shell.document("{}", "{}")
     for directive, opening, closing in (("style-src", "<style>", "</style>"), ("script-src", "<script>", "</script>")):
         digest = hashlib.sha256(between(document, opening, closing).encode()).digest()
         assert f"{directive} 'sha256-{base64.b64encode(digest).decode()}'" in shell.policy

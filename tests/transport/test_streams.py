@@ -53,7 +53,7 @@ class FakeObserver:
     def child_ends(self, *_: Any) -> None:
         """Not here."""
 
-    child_leads_to = child_forgotten = child_ends
+    child_leads_to = child_refused = child_forgotten = child_ends
 
 
 class FakeIncoming:

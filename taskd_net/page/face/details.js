@@ -28,6 +28,7 @@ function ofMesh() {
     ...(picture.unknown ? [html("p", { class: "alarm" }, `${picture.unknown}, which the address names, is not known here.`)] : []),
     ...ofJob(),
     html("h2", {}, "All links together"),
+    spans(),
     plot(
       "Messages/s",
       [
@@ -82,12 +83,13 @@ function ofNode(node) {
   const at = node.position;
   if (node.parent) {
     head.push(
+      spans(),
       plot("Messages/s", [{ name: "to it", points: rates(at, DOWN) }, { name: "from it", points: rates(at, UP) }], number),
       plot("Its answers take", [{ name: "p50", points: series(at, DOWN_P50) }, { name: "p99", points: series(at, DOWN_P99) }], duration),
       plot("In flight", [{ name: "", points: series(at, IN_FLIGHT) }], number),
     );
   }
-  return [...head, ...links(node), ...inbox(node), ...about(node), ...commands(node)];
+  return [...head, ...happened(node), ...links(node), ...inbox(node), ...about(node), ...commands(node)];
 }
 
 function stateInWords(node, state) {

@@ -10,6 +10,7 @@ let timer = null;
 const saved = location.protocol === "file:";
 
 function show(told) {
+  if (lifeOf(told.token) !== lifeOf(mesh.token)) interrupted = true;
   const { form, changed, first, before } = take(told);
   sample();
   showTop();
@@ -23,6 +24,11 @@ function show(told) {
   }
   showDetails();
   if (!first) announce(changed.filter((position) => before.has(position)));
+}
+
+// The process that has answered.
+function lifeOf(token) {
+  return token.slice(0, token.lastIndexOf("-"));
 }
 
 function announce(changed) {
@@ -42,9 +48,11 @@ async function ask() {
     const told = await answer.json();
     failures = 0;
     show(told);
+    askPast();
     wait = document.hidden ? Math.max(HIDDEN_S, told.ask_again) : told.ask_again;
   } catch (error) {
     failures += 1;
+    interrupted = true;
     wait = RETRY_MS[Math.min(failures, RETRY_MS.length) - 1] / 1000;
     if (error instanceof TypeError || error instanceof DOMException || /^\d+$/.test(error.message)) {
       // No answer, or not the right one: that is what is said below.
@@ -69,6 +77,7 @@ document.addEventListener("visibilitychange", () => {
 new ResizeObserver(() => redraw(false)).observe(scroll);
 
 const told = JSON.parse(document.getElementById("told").textContent);
+takePast(JSON.parse(document.getElementById("past").textContent));
 show(told);
 readAddress();
 showConnection();

@@ -19,6 +19,7 @@ function choose(position, moving) {
   if (moving && position) goToNode(position);
   mark();
   showDetails();
+  askPast();
   writeAddress();
   details.scrollTop = 0;
   if (position) say(`Details of ${sentence(mesh.all.get(position))}`);

@@ -1,6 +1,11 @@
-// Small plots of the last minutes, and figures in words.
+// Small plots of the last minutes or of the last hour, and figures in words.
 
 const PLOT = { most: 480, h: 58, top: 12, bottom: 12 };
+const SPANS = [
+  { seconds: SAMPLE_S * SAMPLES, button: "5 min", label: "5 min ago", words: "five minutes" },
+  { seconds: PAST_S, button: "1 h", label: "1 h ago", words: "hour" },
+];
+let shownSpan = SPANS[0];
 
 function number(value) {
   if (Number.isNaN(value)) return "–";
@@ -52,8 +57,9 @@ function html(name, attributes, ...inside) {
 }
 
 // One plot with one or two lines: [{name, points}], the points as `series` has them; `say` puts a value in words.
-function plot(heading, curves, say) {
-  const span = SAMPLE_S * SAMPLES;
+function plot(heading, all, say) {
+  const { seconds: span, label, words: long } = shownSpan;
+  const curves = all.map(({ name, points }) => ({ name, points: points.filter(([past]) => past <= span) }));
   const known = curves.flatMap((curve) => curve.points.map(([, value]) => value)).filter((value) => !Number.isNaN(value));
   const most = largest(known);
   const { h, top, bottom } = PLOT;
@@ -73,7 +79,7 @@ function plot(heading, curves, say) {
     drawing.append(draw("path", { class: index ? "other" : "one", d }));
   }
   drawing.append(
-    draw("text", { class: "label", x: 0, y: h - 1 }, "5 min ago"),
+    draw("text", { class: "label", x: 0, y: h - 1 }, label),
     draw("text", { class: "label", x: w, y: h - 1, "text-anchor": "end" }, "now"),
   );
   if (most) drawing.append(draw("text", { class: "label", x: 0, y: 9 }, `most ${say(most)}`));
@@ -81,10 +87,22 @@ function plot(heading, curves, say) {
   const words = now.map((one) => `${one.name} ${one.value}`);
   return html(
     "div",
-    { class: "plot", role: "img", "aria-label": `${heading} over the last five minutes: now ${words.join(", ")}; at most ${say(most)}` },
+    { class: "plot", role: "img", "aria-label": `${heading} over the last ${long}: now ${words.join(", ")}; at most ${say(most)}` },
     html("div", { class: "heading" }, html("span", {}, heading), html("span", { class: curves.length > 1 ? "now" : "now one" }, ...words.map((text) => html("span", {}, text)))),
     drawing,
   );
+}
+
+// The choice of the time that all plots show.
+function spans() {
+  const button = (span) =>
+    html("button", { type: "button", "data-key": `span ${span.seconds}`, "aria-pressed": String(span === shownSpan), onclick: () => showSpan(span) }, span.button);
+  return html("div", { class: "spans", role: "group", "aria-label": "Time of the plots" }, ...SPANS.map(button));
+}
+
+function showSpan(span) {
+  shownSpan = span;
+  showDetails();
 }
 
 // Points without the unknown ones between them.

@@ -1,0 +1,290 @@
+"""The last hour of a mesh: samples of every node, and the events that led to its state.
+
+It is fed with the statuses of all nodes, again and again, and compares each with the one before. A change between two
+looks is found by the time at which the state began: a node that was lost and has joined since has another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Final
+
+from taskd_net import observe_limits
+from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
+from taskd_net.observe.events import Event, EventLog
+from taskd_net.observe.records import NodeStatus, Refused
+from taskd_net.observe.series import WHOLE, Series
+from taskd_net.position import Position
+from taskd_net.states import State
+
+VERSION: Final = 1
+"""Of the document. It is stepped when a field changes its meaning or goes; fields may be added to it."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One node: its status and state at the last look, and its counters at the last sample."""
+
+    name: str
+    status: NodeStatus
+    standing: Standing
+    waits_since: float | None = None
+    strained: bool = False
+    counted: tuple[float, int, int] | None = None
+    in_flight: float = nan
+    down_p99: float = nan
+    up_p99: float = nan
+
+
+class History:
+    """The last hour of one mesh.
+
+    Args:
+        root: the node that keeps it.
+        life: tells it from the one of an earlier process at the same address.
+    """
+
+    def __init__(self, root: Position, life: str) -> None:
+        self._root = root
+        self._life = life
+        step = observe_limits.HISTORY_SAMPLE_S
+        self.series = Series(step, round(observe_limits.HISTORY_S / step), observe_limits.HISTORY_NODES)
+        self.events = EventLog(
+            observe_limits.HISTORY_EVENTS_EACH,
+            observe_limits.HISTORY_EVENTS,
+            observe_limits.STATUS_REASON_BYTES,
+            observe_limits.HISTORY_TEXT_BYTES,
+        )
+        self._known: dict[Position, _Known] = {}
+
+    def look(self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[Refused] = ()) -> Iterator[None]:
+        """Take in the statuses of all nodes.
+
+        Args:
+            now: seconds since the epoch.
+            found: every node, the root included.
+            refused: registrations since the last look.
+
+        Yields:
+            After every slice, so that whoever takes the look lets others have their turn.
+        """
+        standings = standings_of(found)
+        yield
+        sampled = now - self.series.last >= self.series.step
+        whole = [0.0, 0.0, nan, nan, 0.0, nan]
+        for number, (position, status) in enumerate(found.items(), 1):
+            if number % observe_limits.PAGE_SLICE == 0:
+                yield
+            known = self._compare(now, position, status, standings[position], found)
+            values = _figures(known, now, sample=sampled)
+            if sampled:
+                self.series.put(known.name, values)
+                if status.parent is not None and position != self._root:
+                    _add(whole, values)
+        for position in [position for position in self._known if position not in found]:
+            self.events.add(self._known.pop(position).name, Event(now, "forgotten"))
+        for each in refused:
+            # A stranger can claim any position: names that are not known take no room.
+            if each.position in self._known:
+                self.events.repeat(str(each.position), Event(each.time, "refused", each.reason))
+        if sampled:
+            self.series.put(WHOLE, whole)
+            self.series.end(now)
+            self.events.forget(now - observe_limits.HISTORY_S, {known.name for known in self._known.values()})
+
+    def document(self, now: float, position: Position | None = None) -> Document:
+        """The last hour of a node as one JSON object, described in docs/status-page.md.
+
+        Args:
+            now: seconds since the epoch.
+            position: the node; None for all links together.
+        """
+        name = WHOLE if position is None else str(position)
+        return {
+            "version": VERSION,
+            "node": str(self._root),
+            "position": None if position is None else name,
+            "life": self._life,
+            "time": round(now, 3),
+            "step": self.series.step,
+            "series": self.series.of(name, now - observe_limits.HISTORY_S),
+            "events": [
+                {"time": round(event.time, 3), "event": event.event, "text": event.text or None, "times": event.times}
+                for event in self.events.of(name)
+            ],
+        }
+
+    def _compare(
+        self,
+        now: float,
+        position: Position,
+        status: NodeStatus,
+        standing: Standing,
+        found: Mapping[Position, NodeStatus],
+    ) -> _Known:
+        known = self._known.get(position)
+        if known is None:
+            known = self._known[position] = _Known(str(position), status, standing)
+            self.events.add(known.name, _first(now, status, standing, found))
+        else:
+            for event in _differences(now, known, status, standing, found):
+                self.events.add(known.name, event)
+            known.status, known.standing = status, standing
+        if (strain := _strain(now, known)) is not None:
+            self.events.add(known.name, strain)
+        return known
+
+
+# ---- events
+
+
+def _first(now: float, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]) -> Event:
+    """The event of a node that was not known."""
+    if standing.state is State.JOINED:
+        event = "started" if status.parent is None else "joined"
+        return Event(standing.since or now, event, _arrival(status))
+    return Event(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
+
+
+def _differences(
+    now: float, known: _Known, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]
+) -> Iterator[Event]:
+    old, before = known.status, known.standing
+    joined = standing.state is State.JOINED
+    again = joined and status.since > max(old.since, before.since if before.state is not State.JOINED else 0.0)
+    if again:
+        yield Event(status.since, "joined_again", _arrival(status))
+    elif joined and before.state is not State.JOINED:
+        yield Event(now, "back", "it answers again" if before.state is State.NOT_ANSWERING else "it is reached again")
+    elif not joined and standing != before:
+        yield Event(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
+    if status.link and old.link and status.link != old.link and not again:
+        reason = "" if status.own is None else status.own.link_reason
+        yield Event(now, "link", f"{old.link} → {status.link}" + (f": {reason}" if reason else ""))
+    if _is_another(old, status):
+        words = ("another process: its counters begin at 0", _version(status))
+        yield Event(now, "restarted", ", ".join(part for part in words if part))
+
+
+def _is_another(old: NodeStatus, new: NodeStatus) -> bool:
+    """True if a node's own counters have gone back: they are those of another process."""
+    if old.own is None or new.own is None:
+        return False
+    return new.own.delivered < old.own.delivered or new.own.reconnects < old.own.reconnects
+
+
+def _strain(now: float, known: _Known) -> Event | None:
+    """The beginning or the end of a strain: an inbox that nobody reads, or messages that wait at each look of 10 s."""
+    reason = _waiting(known.status) if known.standing.state is State.JOINED else ""
+    closed = bool(reason) and known.status.own is not None and known.status.own.inbox_closed
+    if not reason:
+        known.waits_since = None
+    elif known.waits_since is None:
+        known.waits_since = now
+    strained = closed or (known.waits_since is not None and now - known.waits_since >= observe_limits.STRAINED_S)
+    if strained == known.strained:
+        return None
+    known.strained = strained
+    if strained:
+        return Event(now, "strained", reason)
+    return Event(now, "relieved") if known.standing.state is State.JOINED else None
+
+
+def _waiting(status: NodeStatus) -> str:
+    """The messages that wait for a node, in words; empty if none do."""
+    own = status.own
+    if own is not None:
+        if own.inbox_closed:
+            return "nobody reads its inbox"
+        if own.inbox_line or (own.inbox_room and own.inbox >= own.inbox_room):
+            return f"its inbox is full: {own.inbox} of {own.inbox_room}, {own.inbox_line} in line"
+    queued = status.down.queued + (own.up.queued if own is not None else 0)
+    return f"{queued} messages wait to be written" if queued else ""
+
+
+def _begin(now: float, standing: Standing) -> float:
+    """The beginning of a state; of GONE it is the loss, which has an event of its own."""
+    return now if standing.state is State.GONE else standing.since or now
+
+
+def _circumstances(status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]) -> str:
+    if standing.state is State.CUT_OFF:
+        above, passed = _above(status, found), 1
+        while above is not None and above[1].state is State.JOINED and passed < len(found):
+            above, passed = _above(above[1], found), passed + 1
+        return "" if above is None else f"{above[0]} is {above[1].state.value.replace('_', ' ')}"
+    return status.end_reason
+
+
+def _above(status: NodeStatus, found: Mapping[Position, NodeStatus]) -> tuple[Position, NodeStatus] | None:
+    """The parent of a node; None where it is not known."""
+    parent = status.parent
+    return None if parent is None or parent not in found else (parent, found[parent])
+
+
+def _arrival(status: NodeStatus) -> str:
+    parts = [
+        f"below {status.parent}" if status.parent is not None else "",
+        f"{status.link} link" if status.link else "",
+        f"from {status.address}" if status.address else "",
+        _version(status),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _version(status: NodeStatus) -> str:
+    return f"version {status.version}" if status.version else ""
+
+
+# ---- samples
+
+
+def _figures(known: _Known, now: float, *, sample: bool) -> list[float]:
+    """The values of a node since the last sample: rates, and the most of times and of messages in flight."""
+    status = known.status
+    side = status.up if status.own is None else status.own.up
+    if known.standing.state in ABSENT or known.standing.state.ended:
+        if sample:
+            known.counted, known.in_flight, known.down_p99, known.up_p99 = None, nan, nan, nan
+        return [nan] * 6
+    known.in_flight = _most(known.in_flight, status.down.in_flight + side.in_flight)
+    known.down_p99 = _most(known.down_p99, status.down.ack_p99)
+    known.up_p99 = _most(known.up_p99, side.ack_p99)
+    if not sample:
+        return []
+    down, up = _rates(known, now)
+    p50 = nan if status.down.ack_p50 is None else status.down.ack_p50
+    values = [down, up, p50, known.down_p99, known.in_flight, known.up_p99]
+    known.in_flight = known.down_p99 = known.up_p99 = nan
+    return values
+
+
+def _rates(known: _Known, now: float) -> tuple[float, float]:
+    """Messages a second to a node and from it since the last sample; NaN where its counters have begun at 0."""
+    status, before = known.status, known.counted
+    counted = known.counted = (status.at or now, status.down.messages, status.up.messages)
+    if before is None:
+        return nan, nan
+    seconds = counted[0] - before[0]
+    if seconds <= 0.0:
+        # The same figures as before: nothing has changed since.
+        return 0.0, 0.0
+    down, up = counted[1] - before[1], counted[2] - before[2]
+    return (down / seconds, up / seconds) if down >= 0 and up >= 0 else (nan, nan)
+
+
+def _most(one: float, other: float | None) -> float:
+    if other is None:
+        return one
+    return float(other) if isnan(one) else max(one, other)
+
+
+def _add(whole: list[float], values: Sequence[float]) -> None:
+    """Add a node's values to those of the whole: rates and messages in flight are sums, times the greatest."""
+    for number in (0, 1, 4):
+        whole[number] += 0.0 if isnan(values[number]) else values[number]
+    for number in (3, 5):
+        if not isnan(values[number]):
+            whole[number] = _most(whole[number], values[number])

@@ -1,0 +1,100 @@
+"""Keeping the history of the mesh while a status page is open for questions, whether anybody looks at it or not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Iterator
+from time import perf_counter
+
+from taskd_net import observe_limits
+from taskd_net.codes import Refusal
+from taskd_net.node import Node
+from taskd_net.observe.history import History
+from taskd_net.observe.records import NodeStatus
+from taskd_net.observe.status_codec import read_node, read_position
+from taskd_net.position import Position
+from taskd_net.untrusted import json_line
+
+
+class Recorder:
+    """The history of one mesh. It looks at regular times, and when a node has come or gone.
+
+    Args:
+        node: a node that was started before `start`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._history = History(node.position, secrets.token_hex(4))
+        self._read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run(), name=f"history of {self._node.position}")
+
+    async def close(self) -> None:
+        """Look no more. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def answer(self, position: Position | None) -> str:
+        """The last hour as a JSON object.
+
+        Args:
+            position: the node; None for all links together.
+        """
+        if self._task is not None and self._task.done():
+            self._task.result()
+        return json_line(self._history.document(self._node.view.wall(), position), compact=True)
+
+    async def _run(self) -> None:
+        news, heard = self._node.view.news, asyncio.Event()
+        news.listeners.add(heard)
+        try:
+            while True:
+                heard.clear()
+                busy = await self._look()
+                pause = max(observe_limits.PAGE_LOOK_S, busy / observe_limits.HISTORY_LOAD)
+                await asyncio.sleep(pause)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, observe_limits.HISTORY_LOOK_S - pause)):
+                        await heard.wait()
+        finally:
+            news.listeners.discard(heard)
+
+    async def _look(self) -> float:
+        """Take a look. Returns the seconds for which it held the loop."""
+        busy, begun = 0.0, perf_counter()
+        for _ in self._slices():
+            busy += perf_counter() - begun
+            await asyncio.sleep(0)
+            begun = perf_counter()
+        return busy + perf_counter() - begun
+
+    def _slices(self) -> Iterator[None]:
+        view = self._node.view
+        yield from view.look_slices()
+        read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
+        for number, record in enumerate(view.records(), 1):
+            if number % observe_limits.PAGE_SLICE == 0:
+                yield
+            old = self._read.get(record.position)
+            if old is not None and old[0] == record.node:
+                read[record.position] = old
+                continue
+            position = read_position(record.position)
+            # A name that is no position is left out: no hop has checked it.
+            if position is not None:
+                with contextlib.suppress(Refusal):
+                    read[record.position] = (record.node, position, read_node(record.node))
+        self._read = read
+        refused = list(view.news.refused)
+        view.news.refused.clear()
+        found = {position: status for _, position, status in read.values()}
+        yield from self._history.look(view.wall(), found, refused)

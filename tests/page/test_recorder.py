@@ -1,0 +1,132 @@
+"""The history of a real mesh, over sockets: kept while nobody asks, and told afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from taskd_net import Position, observe_limits
+from taskd_net.page import StatusPage
+from tests.page.test_serving import GET, answer, connect
+from tests.peers.mesh import Mesh, soon
+from tests.polling import until
+
+pytestmark = [pytest.mark.oldest, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+async def mesh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mesh]:
+    """Nodes in this process, and a history with short steps."""
+    monkeypatch.setattr(observe_limits, "HISTORY_SAMPLE_S", 0.2)
+    monkeypatch.setattr(observe_limits, "HISTORY_LOOK_S", 0.1)
+    monkeypatch.setattr(observe_limits, "HISTORY_S", 20.0)
+    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.05)
+    monkeypatch.setattr(observe_limits, "HISTORY_LOAD", 1.0)
+    async with Mesh() as mesh:
+        yield mesh
+
+
+async def told(page: StatusPage, position: str | None, enough: Callable[[Any], bool]) -> Any:
+    """The last hour of a node, as soon as it is enough."""
+    stream = await connect(page)
+    path = "/history" if position is None else f"/history?node={position}"
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                status, headers, body = await answer(stream, GET % path.encode())
+                assert (status, headers["content-type"]) == (200, "application/json")
+                document = json.loads(body)
+                if enough(document):
+                    return document
+    finally:
+        stream[1].close()
+
+
+def kinds(document: Any) -> list[str]:
+    """The kinds of the events."""
+    return [each["event"] for each in document["events"]]
+
+
+async def test_the_loss_of_a_node_is_told_to_who_asks_afterwards(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 3, proxy)
+    async with StatusPage(mgr) as page:
+        before = await told(page, "Worker/0/3", lambda it: len(it["series"]["times"]) > 2)
+        assert kinds(before) == ["joined"]
+        assert before["events"][0]["text"].startswith("below Proxy/0, direct link")
+        assert before["series"]["in_flight"][-1] == 0.0
+        await worker.close(orderly=False)
+        after = await told(page, "Worker/0/3", lambda it: "lost" in kinds(it) and it["series"]["in_flight"][-1] is None)
+        assert kinds(after) == ["joined", "lost"]
+        assert after["events"][1]["text"]
+        assert after["life"] == before["life"]
+        again = await mesh.worker(0, 3, proxy)
+        back = await told(page, "Worker/0/3", lambda it: "joined_again" in kinds(it))
+        assert kinds(back) == ["joined", "lost", "joined_again"]
+        assert again.is_joined
+
+
+async def test_messages_are_in_the_samples_of_all_links_together(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 3, mgr)
+    async with StatusPage(mgr) as page:
+        await told(page, None, lambda it: len(it["series"]["times"]) > 0)
+        for _ in range(20):
+            assert (await worker.send("step", to="Mgr/0")).ok
+            await mgr.take()
+        await told(page, None, lambda it: any(it["series"]["up"]))
+
+
+async def test_a_refused_registration_is_among_the_events_of_the_node(mesh: Mesh) -> None:
+    mgr = await mesh.mgr(max_children=1, grace=0.2)
+    worker = await mesh.worker(0, 3, mgr)
+    async with StatusPage(mgr) as page:
+        await told(page, "Worker/0/3", lambda it: kinds(it) == ["joined"])
+        await worker.close(orderly=False)
+        await told(page, "Worker/0/3", lambda it: kinds(it)[-1] == "gone")
+        await mesh.worker(0, 4, mgr)
+        await mesh.worker(0, 3, mgr, join=False)
+        document = await told(page, "Worker/0/3", lambda it: "refused" in kinds(it))
+        assert document["events"][-1]["text"] == "all 1 places are taken"
+
+
+async def test_refusals_of_strangers_take_no_room(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with StatusPage(mgr) as page:
+        for rank in range(2 * observe_limits.HISTORY_REFUSED):
+            mgr.view.child_refused(Position.worker(0, rank), "x" * 5000)
+        assert len(mgr.view.news.refused) <= observe_limits.HISTORY_REFUSED
+        assert all(len(each.reason) <= observe_limits.STATUS_REASON_BYTES for each in mgr.view.news.refused)
+        await until(lambda: not mgr.view.news.refused)
+        assert (await told(page, "Worker/0/4", lambda it: True))["events"] == []
+
+
+async def test_nothing_looks_any_more_once_the_page_is_closed(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    async with StatusPage(mgr) as page:
+        await told(page, None, lambda it: len(it["series"]["times"]) > 0)
+        assert len(mgr.view.news.listeners) == 1
+    assert not mgr.view.news.listeners
+    await soon(page._recorder.close())
+
+
+async def test_a_look_that_fails_is_told_to_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    async with StatusPage(mgr) as page:
+        failure = RuntimeError("a look that fails")
+
+        def records() -> None:
+            raise failure
+
+        monkeypatch.setattr(mgr.view, "records", records)
+        task = page._recorder._task
+        assert task is not None
+        await soon(asyncio.wait([task]))
+        with pytest.raises(RuntimeError, match="a look that fails"):
+            await page._recorder.answer(None)
+        page._recorder._task = None
