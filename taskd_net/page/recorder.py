@@ -36,12 +36,13 @@ class Recorder:
         self._task = asyncio.create_task(self._run(), name=f"history of {self._node.position}")
 
     async def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Look no more; raises what a look has failed with. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
 
     async def answer(self, position: Position | None) -> str:
         """The last hour as a JSON object.
