@@ -24,6 +24,7 @@ from taskd_net.cli.ping import ping
 from taskd_net.cli.roles import mgr, proxy
 from taskd_net.cli.run import run
 from taskd_net.cli.send import send
+from taskd_net.cli.simulate import simulate
 from taskd_net.cli.top import top
 from taskd_net.cli.trace import trace
 from taskd_net.cli.tree import tree
@@ -65,6 +66,7 @@ for _command in (
     demo,
     bench,
     clusterd_sim,
+    simulate,
 ):
     group.add_command(_command)
 

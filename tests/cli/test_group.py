@@ -11,6 +11,7 @@ from taskd_net.cli.settings import COMMANDS
 
 def test_every_command_with_settings_is_there() -> None:
     others = {"config", "doctor", "certs", "demo", "faults", "bench", "clusterd-sim", "run", "context", "completion"}
+    others |= {"simulate"}
     assert set(COMMANDS) | others == set(group.commands)
 
 
