@@ -85,6 +85,8 @@ class Crowd:
         self._chance = random.Random(seed)  # noqa: S311 - the same story for the same seed
         self._said = said
         self._nodes: dict[Position, Node] = {}
+        # Of the nodes that listen: a lost Proxy comes back at its own.
+        self._addresses: dict[Position, str] = {}
         self._readers: dict[Position, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -116,14 +118,11 @@ class Crowd:
 
     async def join(self) -> None:
         """Start all nodes below the Mgr, and wait until the Mgr knows the way to each."""
-        for role in (Role.PROXY, None):
-            waiting = [
-                position
-                for position in self.positions[1:]
-                if (position.role == Role.PROXY) is (role is Role.PROXY) and position not in self._nodes
-            ]
-            for at in range(0, len(waiting), AT_ONCE):
-                await asyncio.gather(*(self._start(position) for position in waiting[at : at + AT_ONCE]))
+        proxies = [position for position in self.positions if position.role == Role.PROXY]
+        leaves = [position for position in self.positions if Role(position.role).is_leaf]
+        for some in (proxies, leaves):
+            for at in range(0, len(some), AT_ONCE):
+                await asyncio.gather(*(self._join(position) for position in some[at : at + AT_ONCE]))
 
     def begin(self, pause: float) -> None:
         """Begin with messages and changes, until the end of the context.
@@ -139,20 +138,25 @@ class Crowd:
 
     # ---- nodes
 
+    async def _join(self, position: Position) -> None:
+        await self._start(position)
+        await self._nodes[position].joined()
+
     async def _start(self, position: Position) -> None:
         node = self._nodes[position] = Node(self._config(position))
         await node.start()
+        if node.address is not None:
+            self._addresses[position] = node.address
         self._readers[position] = asyncio.create_task(_read(node))
-        if position.role != Role.MGR:
-            await node.joined()
 
     def _config(self, position: Position) -> NodeConfig:
         if position.role == Role.MGR:
             return NodeConfig.mgr(listen=self._listen, expect=self.expected)
         parent = Position.mgr() if position.role == Role.PROXY else Position.proxy(position.server_rank)
-        upstream = self._nodes[parent].address or ""
+        upstream = self._addresses[parent]
         if position.role == Role.PROXY:
-            return NodeConfig.proxy(server_rank=position.server_rank, upstream=upstream, listen="127.0.0.1:0")
+            listen = self._addresses.get(position, "127.0.0.1:0")
+            return NodeConfig.proxy(server_rank=position.server_rank, upstream=upstream, listen=listen)
         return NodeConfig(position=position, upstream=upstream)
 
     async def _lose(self, position: Position) -> None:
@@ -224,24 +228,14 @@ class Crowd:
 
     async def _lost_proxy(self, pause: float) -> None:
         if (position := self._any(Role.PROXY)) is not None:
-            address = self._nodes[position].address or ""
             await self._lose(position)
             self._said(Happening(position, "lost, with all below it cut off"))
             await asyncio.sleep(2 * pause)
-            await self._back(position, address)
+            await self._back(position)
 
-    async def _back(self, position: Position, address: str = "") -> None:
-        """Start a node again, a Proxy at its former address."""
-        parent = Position.proxy(position.server_rank)
-        if position.role != Role.PROXY:
-            while parent not in self._readers:
-                await asyncio.sleep(1.0)
-        config = self._config(position)
-        if address:
-            config = NodeConfig.proxy(server_rank=position.server_rank, upstream=config.upstream, listen=address)
-        node = self._nodes[position] = Node(config)
-        await node.start()
-        self._readers[position] = asyncio.create_task(_read(node))
+    async def _back(self, position: Position) -> None:
+        """Start a node again, which joins as soon as its parent is there."""
+        await self._start(position)
         self._said(Happening(position, "started again"))
 
 

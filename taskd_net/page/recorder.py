@@ -30,19 +30,18 @@ class Recorder:
         self._history = History(node.position, secrets.token_hex(4))
         self._read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._failed = False
 
     def start(self) -> None:
         """Begin to look."""
         self._task = asyncio.create_task(self._run(), name=f"history of {self._node.position}")
 
     async def close(self) -> None:
-        """Look no more; raises what a look has failed with. Idempotent."""
+        """Look no more. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-            if not task.cancelled():
-                task.result()
 
     async def answer(self, position: Position | None) -> str:
         """The last hour as a JSON object.
@@ -50,8 +49,6 @@ class Recorder:
         Args:
             position: the node; None for all links together.
         """
-        if self._task is not None and self._task.done():
-            self._task.result()
         return json_line(self._history.document(self._node.view.wall(), position), compact=True)
 
     async def _run(self) -> None:
@@ -60,7 +57,7 @@ class Recorder:
         try:
             while True:
                 heard.clear()
-                busy = await self._look()
+                busy = await self._look_or_log()
                 pause = max(observe_limits.PAGE_LOOK_S, busy / observe_limits.HISTORY_LOAD)
                 await asyncio.sleep(pause)
                 with contextlib.suppress(TimeoutError):
@@ -68,6 +65,18 @@ class Recorder:
                         await heard.wait()
         finally:
             news.listeners.discard(heard)
+
+    async def _look_or_log(self) -> float:
+        """`_look`, whose failure leaves a gap in the history, and the page as it is."""
+        try:
+            busy = await self._look()
+        except Exception as error:
+            if not self._failed:
+                self._node.log.error("history_failed", reason=repr(error), exc_info=error)
+            self._failed = True
+            return 0.0
+        self._failed = False
+        return busy
 
     async def _look(self) -> float:
         """Take a look. Returns the seconds for which it held the loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -33,13 +34,18 @@ async def test_a_mesh_is_there_with_its_page_and_something_happens_until_ctrl_c(
         for words in ("lost, as if", "strained", "started again", "with all below it cut off"):
             while words not in await command.line():
                 pass
-        with urllib.request.urlopen(url + "tree") as answer:
-            tree = json.load(answer)
+        tree = json.loads(await asyncio.to_thread(get, url + "tree"))
         assert tree["summary"]["nodes"] == 13
         assert tree["expected"] == {"nodes": 2, "processes": 8}
         command.signal(signal.SIGINT)
         assert await command.exit_code() == 0
         assert command.errors.splitlines()[-1] == "Every node has ended."
+
+
+def get(url: str) -> bytes:
+    """The body of an answer."""
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310 - the page's own, of http
+        return bytes(answer.read())
 
 
 @pytest.mark.parametrize(

@@ -115,18 +115,23 @@ async def test_nothing_looks_any_more_once_the_page_is_closed(mesh: Mesh) -> Non
     await soon(page._recorder.close())
 
 
-async def test_a_look_that_fails_is_told_to_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_that_fails_is_logged_once_and_leaves_a_gap(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     mgr = await mesh.mgr()
+    whole, failed = mgr.view.records, 0
+
+    def records() -> object:
+        nonlocal failed
+        failed += 1
+        raise RuntimeError("a look that fails")
+
     async with StatusPage(mgr) as page:
-        failure = RuntimeError("a look that fails")
-
-        def records() -> None:
-            raise failure
-
+        await told(page, None, lambda it: len(it["series"]["times"]) > 0)
         monkeypatch.setattr(mgr.view, "records", records)
-        task = page._recorder._task
-        assert task is not None
-        await soon(asyncio.wait([task]))
-        with pytest.raises(RuntimeError, match="a look that fails"):
-            await page._recorder.answer(None)
-        page._recorder._task = None
+        await until(lambda: failed > 2)
+        before = await told(page, None, lambda it: True)
+        monkeypatch.setattr(mgr.view, "records", whole)
+        await told(page, None, lambda it: it["series"]["times"][-1] > before["series"]["times"][-1])
+    assert caplog.text.count("history_failed") == 1
+    assert "a look that fails" in caplog.text

@@ -296,7 +296,7 @@ async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pyt
     workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]
     for worker in workers:
         assert (await worker.send("x", to="Mgr")).ok
-    parts = mgr.view._look()
+    parts = mgr.view.look_slices()
     next(parts)
     # One node is forgotten between two parts, and must not come back.
     await workers[2].withdraw(PATIENCE_S)
