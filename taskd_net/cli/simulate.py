@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import Final
@@ -51,6 +52,8 @@ def simulate(nodes: int, http_port: str, listen: str, pause: float, seed: int) -
     from taskd_net.demo.crowd import Crowd, Happening, allow_files
     from taskd_net.page import StatusPage
 
+    # Every loss here is meant, and said in words.
+    logging.getLogger("taskd_net").setLevel(logging.ERROR)
     began = time.monotonic()
     if (limit := allow_files(nodes)) is not None:
         say(f"The limit on open files is {limit}, which may be too low for {nodes} nodes: ulimit -n", err=True)

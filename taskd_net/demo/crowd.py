@@ -91,9 +91,10 @@ class Crowd:
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def expected(self) -> str:
-        """The size of the job, as `--expect` has it."""
-        return f"{sum(each.role == Role.PROXY for each in self.positions)}x{WORKERS}"
+    def expected(self) -> str | None:
+        """The size of the job, as `--expect` has it: its whole nodes; None if there is none."""
+        whole = len(self._workers()) // WORKERS
+        return f"{whole}x{WORKERS}" if whole else None
 
     @property
     def mgr(self) -> Node:
