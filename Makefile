@@ -19,6 +19,8 @@ TORCH_RANGE = 2.12.1 2.14.1
 MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
 RELEASE = build>=1.2 twine>=6
+# Minor versions of Python 3 beside 3.11; tests/install/release.py has all of them.
+FURTHER = 12 13
 
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
@@ -44,7 +46,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +111,15 @@ proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
 
 proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes
 	@.venv-proto/bin/python proto/generate.py --check
+
+# A Python that is not installed is named, and left out.
+pythons: .venv/stamp-test  ## run the tests with Python 3.12 and 3.13 where they are installed, in 12 minutes each (ARGS="tests/links")
+	@for minor in $(FURTHER); do \
+	  python=$$(.venv/bin/python -I tests/install/release.py --python $$minor) || { \
+	    echo "Python 3.$$minor: not tried, because it is not installed here"; continue; }; \
+	  echo "Python 3.$$minor"; \
+	  $(MAKE) -s --no-print-directory "PYTHON=$$python" .venv-3.$$minor/stamp && \
+	  .venv-3.$$minor/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS) || exit 1; done
 
 oldest: .venv-oldest/stamp  ## run the tests marked `oldest` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "oldest and not long and not matrix and not mixed and not newest" $(ARGS)
@@ -188,12 +199,12 @@ release-check: .venv/stamp-test .venv-release/stamp  ## build the distributions,
 	@.venv-release/bin/python -I tests/install/release.py build/release
 
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-docs .venv-release .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-docs .venv-release .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) $(FURTHER:%=.venv-3.%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 .venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python .venv-release/bin/python \
-  $(TORCH_RANGE:%=.venv-torch-%/bin/python):
+  $(TORCH_RANGE:%=.venv-torch-%/bin/python) $(FURTHER:%=.venv-3.%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=)"
@@ -259,6 +270,10 @@ clean:  ## remove the environments and the files of the tools
 .venv-mindspore/stamp: pyproject.toml Makefile | .venv-mindspore/bin/python
 	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,test]'
 	@if .venv-mindspore/bin/python $(PIP_INSTALL) '$(MINDSPORE)'; then echo with; else echo without; fi > $@
+
+$(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: pyproject.toml | .venv-3.%/bin/python
+	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@touch $@
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
 	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' torch==$*

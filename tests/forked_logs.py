@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 from taskd_net import limits, logs
@@ -25,6 +26,8 @@ LOST = 3
 
 def main(folder: Path, count: int) -> None:
     """Fork `count` times."""
+    # Python 3.12 and later warn of a fork beside threads, which is the subject here.
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     limits.LOG_FILE_BYTES = FILE_BYTES  # type: ignore[misc]
     limits.LOG_PEER_LINES = limits.LOG_CHANGES = 10**9  # type: ignore[misc]
     sys.setswitchinterval(0.0005)

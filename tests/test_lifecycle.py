@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, Node, NodeClosed, NodeConfig, Position
+from tests.faults.lab import free_port
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, free_address, soon
 from tests.peers.parent import RawParent
@@ -252,8 +253,8 @@ async def test_parent_and_children_see_it_at_once(mesh: Mesh) -> None:
 async def test_closing_ends_every_task_and_socket(mesh: Mesh) -> None:
     """At once, not some time later: what is left then is left for good."""
     tasks = asyncio.all_tasks()
-    mgr = await mesh.mgr()
-    address = mgr.address or ""
+    address = f"127.0.0.1:{free_port()}"  # no connection of others takes it before the end
+    mgr = await mesh.mgr(address)
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
     for _ in range(20):

@@ -90,6 +90,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
         # The kernel is asked whether the other machine acknowledges, or it cannot be asked.
         self._asked = True
+        self._mark = 0
         # The last sign of the other end, and the beginning of this turn of reading.
         self._heard = self._turn = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +111,8 @@ class DirectSocket(asyncio.BufferedProtocol):
             self._transport.abort()
         # TLS pauses at the mark, a bare socket above it.
         tls = transport.get_extra_info("ssl_object") is not None
-        self._transport.set_write_buffer_limits(high=1 if tls else 0, low=0)
+        self._mark = 1 if tls else 0
+        self._transport.set_write_buffer_limits(high=self._mark, low=0)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come in."""
@@ -190,6 +192,9 @@ class DirectSocket(asyncio.BufferedProtocol):
         if size < link_limits.DIRECT_JOINED_BYTES:
             return self.write(b"".join((_pack_head(size, _BATCH), *parts)))
         self._transport.writelines((_pack_head(size, _BATCH), *parts))
+        if not self._full and self.unsent:
+            # `writelines` of asyncio 3.12 and 3.13 never pauses its protocol: setting the marks looks at them again.
+            self._transport.set_write_buffer_limits(high=self._mark, low=0)
         if not self._asked:
             self._asked = True
             self._flushes.acknowledgements.await_from(self)

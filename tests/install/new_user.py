@@ -95,10 +95,18 @@ class User:
 
 
 class Running:
-    """A process, which ends with its context."""
+    """A process, which ends with its context.
 
-    def __init__(self, line: str, folder: Path, env: Mapping[str, str]) -> None:
+    Args:
+        line: its command.
+        folder: its working directory.
+        env: all of its environment.
+        patience: seconds until it says or does an expected thing.
+    """
+
+    def __init__(self, line: str, folder: Path, env: Mapping[str, str], patience: float = SOON_S) -> None:
         self.line = line
+        self._patience = patience
         self.seen = ""
         self._process = subprocess.Popen(
             shlex.split(line), cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -113,12 +121,17 @@ class Running:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait(SOON_S)
-        self._reader.join(SOON_S)
+        self._process.wait(self._patience)
+        self._reader.join(self._patience)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
 
     def says(self, pattern: str) -> re.Match[str]:
         """Read its output until a line with this pattern."""
-        give_up_at = time.monotonic() + SOON_S
+        give_up_at = time.monotonic() + self._patience
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, give_up_at - time.monotonic()))
@@ -132,8 +145,8 @@ class Running:
         """Wait for its end, after an optional signal, with this exit code."""
         if number is not None:
             self._process.send_signal(number)
-        ended = self._process.wait(SOON_S)
-        self._reader.join(SOON_S)
+        ended = self._process.wait(self._patience)
+        self._reader.join(self._patience)
         assert code is None or ended == code, f"{self.line}: ended with {ended}\n{self.seen}"
 
     def _read(self) -> None:

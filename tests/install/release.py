@@ -5,6 +5,7 @@ warnings as errors, and runs `taskd-net demo`. It imports the standard library a
 for each Python that fails. Environments are made in a folder that ends with the script.
 
     python -I release.py build/release
+    python -I release.py --python 12       the path of Python 3.12; exit code 1 where it is not installed
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-MINORS = (11,)
+MINORS = (11, 12, 13)
 """Minor versions of Python 3 with a classifier."""
 STEP_S = 300
 """Seconds for one step, pip's included."""
@@ -68,7 +69,11 @@ def tried(python: str, wheels: list[Path], folder: Path) -> None:
 
 
 def main() -> int:
-    """Try all Pythons. Returns the exit code."""
+    """Try all Pythons, or find one. Returns the exit code."""
+    if sys.argv[1] == "--python":
+        found = pythons().get(int(sys.argv[2]), "")
+        print(found, end="")
+        return 0 if found else 1
     built = Path(sys.argv[1]).resolve()
     (own,), (compat,) = sorted(built.glob("taskd_net-*.whl")), sorted(built.glob("taskd_net_compat-*.whl"))
     there, failed = pythons(), 0

@@ -22,6 +22,8 @@ UNTRACKED: Final = ("build", "dist", "taskd_log", "htmlcov", "certs")
 def test_classifiers_name_the_pythons_that_a_release_is_tried_with() -> None:
     named = {int(minor) for line in PROJECT["project"]["classifiers"] for minor in re.findall(r" :: 3\.(\d+)$", line)}
     assert named == set(MINORS)
+    further = re.search(r"(?m)^FURTHER = (.*)$", (ROOT / "Makefile").read_text())
+    assert further is not None and named == {11, *map(int, further[1].split())}
 
 
 def test_sdist_has_all_folders_and_files_of_the_checkout() -> None:
