@@ -150,8 +150,9 @@ docs: .venv-docs/stamp  ## build the site of the documents into build/site, and 
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
 	@.venv-docs/bin/python website/links.py build/site
 
-guide: .venv/stamp-test  ## write the output of the commands, and the table of settings, into docs/
+guide: .venv/stamp-test  ## write the output and the pictures of the commands, and the table of settings, into docs/
 	@.venv/bin/python -m tests.cli.settings_table
+	@.venv/bin/python -m tests.guide.screens
 	@.venv/bin/python -m tests.guide
 
 torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data loader that forks 400 times beside a node
