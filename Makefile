@@ -46,7 +46,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -186,6 +186,10 @@ install-test:  ## a new user: the wheels in a clean environment, the README, the
 	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist . ./compat
 	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/taskd_net-*.whl
 	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
+
+# It needs git's history, and kubectl for the manifests; as root it is another user, in a network namespace.
+first-hour: .venv/stamp-test  ## a new user's first hour, by the documents alone, in 3 minutes; transcript into docs/ (ARGS=--rewrite-hour)
+	@.venv/bin/python -m pytest -s -m first_hour tests/install $(ARGS)
 
 # What of the tests an unpacked source distribution runs; SDIST_TESTS=tests is all of them.
 SDIST_TESTS ?= tests/core tests/wire tests/documents/test_site.py tests/documents/test_links.py tests/documents/test_bound.py \

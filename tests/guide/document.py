@@ -9,7 +9,7 @@ from typing import Final
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "operators-guide.md"
 
-_SHOWN = re.compile(r"(<!-- shown: (\S+) -->\n)(?:```\n(.*?)```\n)?(<!-- end -->)", re.DOTALL)
+_SHOWN = re.compile(r"(<!-- shown: (\S+) -->\n)(?:```\w*\n(.*?)```\n)?(<!-- end -->)", re.DOTALL)
 
 
 def shown(page: str) -> dict[str, str]:
@@ -19,13 +19,13 @@ def shown(page: str) -> dict[str, str]:
     return found
 
 
-def written(page: str, texts: Mapping[str, str]) -> str:
-    """Put these texts between the page's markers.
+def written(page: str, texts: Mapping[str, str], language: str = "") -> str:
+    """Put these texts between the page's markers, as blocks in a language.
 
     Raises:
         KeyError: there is no text for a marker.
     """
-    return _SHOWN.sub(lambda found: f"{found[1]}```\n{texts[found[2]]}```\n{found[4]}", page)
+    return _SHOWN.sub(lambda found: f"{found[1]}```{language}\n{texts[found[2]]}```\n{found[4]}", page)
 
 
 _LEFT_OUT: Final = (
