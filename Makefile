@@ -18,10 +18,15 @@ TORCH_RANGE = 2.12.1 2.14.1
 # 0.8 GB; it wants protobuf 7.34 or newer, which `make test` has, too.
 MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
-RELEASE = build>=1.2 twine>=6
+RELEASE = build>=1.2 twine>=6 pip-tools>=7.5
+# The contents of constraints.txt. torch and atheris are left out: their builds differ by machine.
+EXTRAS = all sim channelz plot bench
+GROUPS = test docs lint mutants browser
 # Minor versions of Python 3 beside 3.11; tests/install/release.py has all of them.
 FURTHER = 12 13
 
+# Dependency groups come with pip 25.1, and an environment of Python 3.11 begins with pip 23.
+PIP = pip>=25.1
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
@@ -46,7 +51,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel coverage demo docs faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -191,6 +196,15 @@ install-test:  ## a new user: the wheels in a clean environment, the README, the
 first-hour: .venv/stamp-test  ## a new user's first hour, by the documents alone, in 3 minutes; transcript into docs/ (ARGS=--rewrite-hour)
 	@.venv/bin/python -m pytest -s -m first_hour tests/install $(ARGS)
 
+# pip-compile reads no groups, and would write the address of the index and this checkout into the file.
+constraints: .venv-release/stamp  ## write constraints.txt: versions of all dependencies, those of developers included
+	@mkdir -p build && .venv-release/bin/python -c "import tomllib; groups = tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']; \
+	  print(*(line for name in '$(GROUPS)'.split() for line in groups[name]), sep='\n')" > build/groups.in
+	@.venv-release/bin/pip-compile --quiet --upgrade --strip-extras --no-header --no-annotate --allow-unsafe \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	  $(EXTRAS:%=--extra %) --output-file build/constraints.txt pyproject.toml build/groups.in
+	@sed -E '/^(taskd-net |#|$$)/d' build/constraints.txt > constraints.txt
+
 # What of the tests an unpacked source distribution runs; SDIST_TESTS=tests is all of them.
 SDIST_TESTS ?= tests/core tests/wire tests/documents/test_site.py tests/documents/test_links.py tests/documents/test_bound.py \
   tests/install tests/test_exports.py
@@ -220,32 +234,39 @@ clean:  ## remove the environments and the files of the tools
 	@touch $@
 
 .venv/stamp-test: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
 	@touch $@ .venv/stamp-demo
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-fuzz: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,fuzz]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group fuzz
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-mutants: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,mutants]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group mutants
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-browser: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,browser]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group browser
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-# With the extras `bench` and `browser`, because their users are checked too.
+# With `bench` and `browser`, because their users are checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,test,bench,browser,lint]'
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test --group browser --group lint
 	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
-	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,test]' $(OLDEST)
+	@.venv-oldest/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(OLDEST)
 	@touch $@
 
 # The packages of `pip install taskd-net[all]` today, without our own and without the auditor.
@@ -256,7 +277,8 @@ clean:  ## remove the environments and the files of the tools
 	@touch $@
 
 .venv-docs/stamp: pyproject.toml | .venv-docs/bin/python
-	@.venv-docs/bin/python $(PIP_INSTALL) -e '.[docs]'
+	@.venv-docs/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-docs/bin/python $(PIP_INSTALL) -e . --group docs
 	@touch $@
 
 .venv-release/stamp: Makefile | .venv-release/bin/python
@@ -264,24 +286,29 @@ clean:  ## remove the environments and the files of the tools
 	@touch $@
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' $(TORCH)
+	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test $(TORCH)
 	@touch $@
 
 .venv-torch/stamp-bench: pyproject.toml Makefile | .venv-torch/bin/python
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,test,bench-training]' $(TORCH)
+	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,bench-training]' --group test $(TORCH)
 	@touch $@ .venv-torch/stamp
 
 # A platform without a wheel, and a machine without its index, have no mindspore.
 .venv-mindspore/stamp: pyproject.toml Makefile | .venv-mindspore/bin/python
-	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@.venv-mindspore/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
 	@if .venv-mindspore/bin/python $(PIP_INSTALL) '$(MINDSPORE)'; then echo with; else echo without; fi > $@
 
 $(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: pyproject.toml | .venv-3.%/bin/python
-	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,test]'
+	@.venv-3.$*/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
 	@touch $@
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
-	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,test,torch]' torch==$*
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) '$(PIP)'
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test torch==$*
 	@touch $@
 
 .venv-proto/stamp: Makefile | .venv-proto/bin/python

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.documents.pages import PAGES, ROOT
 from tests.install.release import MINORS, minor_of, pythons
@@ -24,6 +27,33 @@ def test_classifiers_name_the_pythons_that_a_release_is_tried_with() -> None:
     assert named == set(MINORS)
     further = re.search(r"(?m)^FURTHER = (.*)$", (ROOT / "Makefile").read_text())
     assert further is not None and named == {11, *map(int, further[1].split())}
+
+
+def pinned() -> dict[str, Version]:
+    """The versions of constraints.txt."""
+    pairs = (line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def test_tools_of_developers_are_groups_and_no_extras() -> None:
+    groups = PROJECT["dependency-groups"]
+    assert {"test", "lint", "docs"} <= set(groups)
+    assert set(groups) & set(PROJECT["project"]["optional-dependencies"]) == set()
+
+
+def test_constraints_are_versions_that_the_description_allows() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (extras,), (groups,) = (re.findall(rf"(?m)^{name} = (.*)$", makefile) for name in ("EXTRAS", "GROUPS"))
+    project, versions = PROJECT["project"], pinned()
+    lines = [
+        *project["dependencies"],
+        *(line for name in extras.split() for line in project["optional-dependencies"][name]),
+        *(line for name in groups.split() for line in PROJECT["dependency-groups"][name]),
+    ]
+    needed = [one for one in map(Requirement, lines) if one.name != project["name"]]
+    assert [
+        str(one) for one in needed if not one.specifier.contains(versions.get(canonicalize_name(one.name), "0"))
+    ] == []
 
 
 def test_sdist_has_all_folders_and_files_of_the_checkout() -> None:
