@@ -123,6 +123,8 @@ class Running:
             self._process.kill()
         self._process.wait(self._patience)
         self._reader.join(self._patience)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     @property
     def pid(self) -> int:

@@ -232,8 +232,8 @@ class Newcomer:
         if any(word.startswith(("/opt/", "/etc/")) for word in words):
             words = [re.sub(r"^(?=/opt/|/etc/)", str(self._root), word) for word in words]
             line = shlex.join(words)
-        machine = () if Path(words[0]).name in DOWNLOADS else self._machine
-        user = ()
+        machine: tuple[str, ...] = () if Path(words[0]).name in DOWNLOADS else self._machine
+        user: tuple[str, ...] = ()
         if self._other is not None:
             user = ("setpriv", f"--reuid={self._other.pw_uid}", f"--regid={self._other.pw_gid}", "--clear-groups")
         return [*machine, *user, "setsid", "bash", "-c", line]
