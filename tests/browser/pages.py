@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from playwright.async_api import Browser, Page
 
 from taskd_net.job_view import JobView
-from tests.browser.watched import Watched
+from tests.browser.watched import WIDE, Watched
 from tests.page.meshes import Made
 from tests.page.stand import Stand
 
@@ -25,9 +25,10 @@ async def shown(
     pace: float = 0.0,
     nap: float = 0.25,
     job: JobView | None = None,
+    size: tuple[int, int] = WIDE,
 ) -> AsyncIterator[tuple[Page, Stand]]:
     """The drawn page of a mesh, and its server. The page closes first, so that it misses no answer."""
-    async with Stand(made, expected, pace=pace, nap=nap, job=job) as stand, Watched(chromium, scheme=scheme) as page:
+    async with Stand(made, expected, pace=pace, nap=nap, job=job) as stand, Watched(chromium, size, scheme) as page:
         await page.goto(stand.url)
         await page.wait_for_function(DRAWN)
         yield page, stand

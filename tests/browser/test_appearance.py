@@ -12,12 +12,15 @@ from playwright.async_api import Browser, Page
 
 from taskd_net.job_view import JobView
 from tests.browser.pages import node, shown
+from tests.browser.watched import WIDE
 from tests.observe.jobs import WHOLE
 from tests.page.meshes import Made, of_size
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "status-page"
+PHONE = (400, 860)
+WALL = (2560, 1300)
 
 
 async def shot(page: Page) -> bytes:
@@ -31,15 +34,16 @@ async def shot(page: Page) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "scheme", "chosen", "job"),
+    ("name", "nodes", "scheme", "chosen", "job", "size"),
     [
-        ("3-light", 3, "light", None, None),
-        ("64-light", 64, "light", "Worker/1/12", None),
-        ("64-dark", 64, "dark", "Worker/1/12", None),
-        ("job-light", 64, "light", None, WHOLE),
-        ("512-dark", 512, "dark", None, None),
-        ("512-light", 512, "light", None, None),
-        ("2000-light", 2000, "light", None, None),
+        ("3-light", 3, "light", None, None, WIDE),
+        ("64-light", 64, "light", "Worker/1/12", None, WIDE),
+        ("64-dark", 64, "dark", "Worker/1/12", None, WIDE),
+        ("64-phone", 64, "light", None, None, PHONE),
+        ("job-light", 64, "light", None, WHOLE, WIDE),
+        ("512-dark", 512, "dark", None, None, WIDE),
+        ("512-light", 512, "light", None, None, WIDE),
+        ("2000-light", 2000, "light", None, None, WIDE),
     ],
 )
 async def test_pictures(
@@ -50,10 +54,11 @@ async def test_pictures(
     scheme: str,
     chosen: str | None,
     job: JobView | None,
+    size: tuple[int, int],
 ) -> None:
     """Write the pictures to docs/ with --rewrite-pictures; else check both colour schemes."""
     made, expected = of_size(nodes)
-    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0, job=job) as (page, _):
+    async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0, job=job, size=size) as (page, _):
         if chosen is not None:
             await page.click(node(chosen))
             await page.mouse.move(5, 500)
@@ -78,9 +83,49 @@ async def test_light_and_dark_differ_in_every_colour_of_a_state(chromium: Browse
     assert ImageChops.difference(*pictures).getbbox() is not None
 
 
+@pytest.mark.parametrize("nodes", [64, 512, 2000])
+async def test_no_third_of_a_wide_window_is_empty(chromium: Browser, nodes: int) -> None:
+    made, expected = of_size(nodes)
+    async with shown(chromium, made, expected, size=WALL) as (page, _):
+        wide, high, scrolls = await page.evaluate(
+            """(() => {
+              const scroll = document.getElementById('scroll');
+              const style = getComputedStyle(scroll);
+              const rest = (one, other) => parseFloat(style[one]) + parseFloat(style[other]);
+              const picture = document.getElementById('cells').getBoundingClientRect();
+              return [
+                picture.width / (scroll.clientWidth - rest('paddingLeft', 'paddingRight')),
+                picture.height / (scroll.clientHeight - rest('paddingTop', 'paddingBottom')),
+                scroll.scrollHeight > scroll.clientHeight || scroll.scrollWidth > scroll.clientWidth,
+              ];
+            })()"""
+        )
+        print(f"\n{nodes} nodes at {WALL[0]} px: {wide:.0%} of the width, {high:.0%} of the height")
+        assert min(wide, high) > 2 / 3 and not scrolls
+
+
+@pytest.mark.parametrize("nodes", [3, 64, 512])
+async def test_phone_has_everything_in_one_column(chromium: Browser, nodes: int) -> None:
+    made, expected = of_size(nodes)
+    async with shown(chromium, made, expected, size=PHONE, job=WHOLE) as (page, _):
+        beyond = await page.evaluate(
+            """[...document.querySelectorAll('header *, #missing *, footer *, #cells *, #details *')]
+              .filter((one) => !one.closest('[hidden]') && one.getBoundingClientRect().right > innerWidth)
+              .map((one) => one.outerHTML.slice(0, 80))"""
+        )
+        assert beyond == []
+        assert await page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        high = await page.evaluate("document.getElementById('cells').getBoundingClientRect().height")
+        assert 100 < high < 0.75 * PHONE[1]
+        await page.click(node("Worker/0/0"))
+        await page.wait_for_function("() => document.getElementById('who').getBoundingClientRect().top < 100")
+        await page.click("text=close")
+        assert await page.evaluate("document.getElementById('tree').getBoundingClientRect().bottom <= innerHeight")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_accessibility_has_no_violation(chromium: Browser, scheme: str) -> None:
-    """Every rule of axe, for the whole mesh, a node in trouble, a search, the legend and an empty mesh."""
+    """Every rule of axe, for the whole mesh, a node in trouble, a search, the legend, a phone and an empty mesh."""
     made, expected = of_size(64)
     async with shown(chromium, made, expected, scheme=scheme, job=WHOLE) as (page, _):
         found = {"mesh": await violations(page)}
@@ -90,6 +135,8 @@ async def test_accessibility_has_no_violation(chromium: Browser, scheme: str) ->
         found["search"] = await violations(page)
         await page.click("#help")
         found["legend"] = await violations(page)
+    async with shown(chromium, made, expected, scheme=scheme, size=PHONE) as (page, _):
+        found["phone"] = await violations(page)
     async with shown(chromium, Made(0), scheme=scheme) as (page, _):
         found["empty"] = await violations(page)
     assert found == {where: [] for where in found}

@@ -162,6 +162,13 @@ async def test_a_click_shows_the_details_of_a_node(chromium: Browser) -> None:
         assert "never joined" in await page.inner_text("#details")
 
 
+async def test_slowest_nodes_are_those_that_are_there(chromium: Browser) -> None:
+    made = Made(1).fill(["Worker/0/3", "Worker/0/4"]).lose(["Worker/0/3"])
+    async with shown(chromium, made) as (page, _):
+        ranked = await page.eval_on_selector_all("#details tbody th", "(all) => all.map((one) => one.innerText)")
+        assert ranked[0] == "Worker 4 on node 0" and "Worker 3 on node 0" not in ranked
+
+
 async def test_everything_goes_by_keyboard(chromium: Browser) -> None:
     made, expected = of_size(64)
     async with shown(chromium, made, expected) as (page, _):

@@ -23,7 +23,7 @@ function goTo(position, key, ...inside) {
 }
 
 function ofMesh() {
-  const reporting = [...mesh.nodes.values()].filter((node) => node.parent);
+  const reporting = [...mesh.nodes.values()].filter((node) => node.parent && !ABSENT.includes(node.state));
   const parts = [
     ...(picture.unknown ? [html("p", { class: "alarm" }, `${picture.unknown}, which the address names, is not known here.`)] : []),
     ...ofJob(),

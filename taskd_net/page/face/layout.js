@@ -13,6 +13,9 @@ const SIZES = [
   { w: 9, h: 9, gap: 1.5, pad: 3, head: 12, rail: 8, between: 5, font: 0, title: 9, text: "" },
 ];
 const TRUNK = 16;
+// The largest size is drawn larger by this at most.
+const ENLARGED = 1.25;
+const ENLARGING_STEPS = 6;
 
 // How wide a text of so many letters is, near enough.
 function width(letters, font) {
@@ -31,34 +34,59 @@ function blocks() {
   return root ? block(root) : null;
 }
 
-// Lay the tree out. `fixed` is the size to take; null for the largest with which it fits into the height.
+// Lay the tree out. `fixed` is the size to take; null for the largest with which it fits into the height, enlarged to
+// the room that this leaves, but not to the size above it.
 function layout(room, height, fixed) {
   const root = blocks();
   if (!root) return null;
   const most = Math.max(1, ...sizesOf(root));
   // Up to so many columns of cells in a block: the fewest rows of blocks is not always the one with the widest blocks.
-  const columns = new Set([1, 2, 3, 4, 5, 6].map((rows) => Math.ceil(most / rows)));
+  const columns = new Set([1, ...[1, 2, 3, 4, 5, 6].map((rows) => Math.ceil(most / rows))]);
   // All cells are as wide as the longest rank needs, and so are all titles: what is in rows is in columns as well.
   const longest = (role) => largest([...mesh.all.values()].filter((node) => node.role === role).map((node) => String(rankOf(node)).length));
   const [workers, proxies] = [longest("Worker"), longest("Proxy")];
-  let best = null;
-  for (const [number, base] of SIZES.entries()) {
-    if (fixed !== null && number !== fixed) continue;
-    const cell = base.text === "rank" ? width(workers, base.font) + 6 : base.text === "name" ? width(7 + workers, base.font) + 34 : 0;
-    const letters = (base.long ? 6 : 1) + proxies;
-    const title = (base.text ? base.head + width(5, base.font) + 8 : 7) + width(letters, base.title);
-    const size = { ...base, w: Math.max(base.w, Math.ceil(cell)), least: Math.ceil(title) };
-    best = null;
+  const sizes = SIZES.map((base) => sizeFor(base, workers, proxies));
+  // The lowest arrangement of one size in a room that is `scale` times smaller.
+  const arranged = (number, scale) => {
+    let best = null;
     for (const many of columns) {
-      const measured = measure(root, size, many, room, true);
-      if (measured.w > room && many > 1) continue;
-      if (!best || measured.h < best.measured.h) best = { measured, size, number };
+      const measured = measure(root, sizes[number], many, room / scale, true);
+      if (measured.w * scale > room && many > 1) continue;
+      if (!best || measured.h < best.measured.h) best = { measured, size: sizes[number], number, scale };
     }
-    if (best && best.measured.h <= height && best.measured.w <= room) break;
+    return best;
+  };
+  const fits = ({ measured, scale }) => measured.h * scale <= height && measured.w * scale <= room;
+  let best = null;
+  for (const number of fixed === null ? sizes.keys() : [fixed]) {
+    best = arranged(number, 1);
+    if (fits(best)) break;
   }
-  const placed = { cells: [], frames: [], edges: [], w: best.measured.w, h: best.measured.h, size: best.size, number: best.number };
-  place(best.measured, best.size, 0, 0, placed);
+  if (fixed === null && fits(best)) best = enlarged(best, arranged, fits, sizes);
+  const { measured, size, number, scale } = best;
+  const placed = { cells: [], frames: [], edges: [], w: measured.w, h: measured.h, size, number, scale };
+  place(measured, size, 0, 0, placed);
   return placed;
+}
+
+// A size with the widths that the longest rank and the longest title need.
+function sizeFor(base, workers, proxies) {
+  const cell = base.text === "rank" ? width(workers, base.font) + 6 : base.text === "name" ? width(7 + workers, base.font) + 34 : 0;
+  const letters = (base.long ? 6 : 1) + proxies;
+  const title = (base.text ? base.head + width(5, base.font) + 8 : 7) + width(letters, base.title);
+  return { ...base, w: Math.max(base.w, Math.ceil(cell)), least: Math.ceil(title) };
+}
+
+function enlarged(best, arranged, fits, sizes) {
+  const { number } = best;
+  let [low, high] = [1, number ? sizes[number - 1].w / sizes[number].w : ENLARGED];
+  for (let step = 0; step < ENLARGING_STEPS; step++) {
+    const scale = (low + high) / 2;
+    const tried = arranged(number, scale);
+    if (tried && fits(tried)) [best, low] = [tried, scale];
+    else high = scale;
+  }
+  return best;
 }
 
 function sizesOf(block) {

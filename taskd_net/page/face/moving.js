@@ -1,6 +1,8 @@
 // Moving about in the picture, by keyboard and by mouse, and choosing a node.
 
 const tip = document.getElementById("tip");
+// As in the style: the details stand below the picture, mostly out of sight.
+const ONE_COLUMN = matchMedia("(max-width: 860px)");
 
 // Move the focus in the picture.
 function goToNode(position) {
@@ -22,6 +24,7 @@ function choose(position, moving) {
   askPast();
   writeAddress();
   details.scrollTop = 0;
+  if (ONE_COLUMN.matches) (position ? details : tree).scrollIntoView({ block: "start" });
   if (position) say(`Details of ${sentence(mesh.all.get(position))}`);
 }
 
@@ -54,8 +57,8 @@ function goToNext(step, wanted = inTrouble, moving = true) {
     const position = order[(start + step * far + order.length * far) % order.length];
     if (wanted(position)) {
       picture.current = position;
-      choose(position, moving);
       picture.elements.get(position).scrollIntoView({ block: "nearest", inline: "nearest" });
+      choose(position, moving);
       return;
     }
   }

@@ -60,13 +60,16 @@ function swatch(state) {
 function redraw(form = true) {
   const style = getComputedStyle(scroll);
   const room = scroll.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-  const height = scroll.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
+  // In one column the page gives the picture as much as it may have; what it has depends on the picture.
+  const most = parseFloat(style.maxHeight);
+  const height = (Number.isNaN(most) ? scroll.clientHeight : most) - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
   if (!form && room === picture.room && height === picture.height) return;
   Object.assign(picture, { room, height });
   const placed = (picture.placed = layout(room, height, picture.fixed));
   if (!placed) return;
-  tree.setAttribute("width", Math.ceil(placed.w));
-  tree.setAttribute("height", Math.ceil(placed.h));
+  tree.setAttribute("width", Math.ceil(placed.w * placed.scale));
+  tree.setAttribute("height", Math.ceil(placed.h * placed.scale));
+  tree.setAttribute("viewBox", `0 0 ${placed.w} ${placed.h}`);
   const old = picture.elements;
   picture.elements = new Map();
   picture.cells = new Map();
