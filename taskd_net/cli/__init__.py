@@ -15,6 +15,8 @@ def main() -> None:
     if sys.argv[1:2] != ["run"]:  # whose training scripts would inherit it
         silence()
     try:
+        import rich  # noqa: F401 - the commands import it, each with its first use
+
         from taskd_net.cli.group import group
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

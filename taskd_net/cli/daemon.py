@@ -25,7 +25,7 @@ from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.logger import get_logger
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager import ManagerConfig
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
 from taskd_net.position import Role
@@ -177,6 +177,8 @@ class Daemon:
             await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:
+                from taskd_net.manager import Manager  # the largest of all imports, which a plain Mgr does without
+
                 await open_now.enter_async_context(Manager(node, self._manager))
             elif node.position.role == Role.MGR:
                 self._log.info("decides_nothing", reason="no --job-id: messages to this Mgr are printed")

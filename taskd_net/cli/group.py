@@ -2,33 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from inspect import cleandoc
+from typing import Final
 
 import click
 
 from taskd_net import __version__
-from taskd_net.cli.bench import bench
-from taskd_net.cli.certs import certs
-from taskd_net.cli.clusterd_sim import clusterd_sim
-from taskd_net.cli.completion import completion
-from taskd_net.cli.context import context
-from taskd_net.cli.demo import demo
-from taskd_net.cli.doctor.checkup import doctor
-from taskd_net.cli.effective import config
-from taskd_net.cli.faults.group import faults
-from taskd_net.cli.forget import forget
-from taskd_net.cli.health import health
-from taskd_net.cli.job import job
-from taskd_net.cli.listen import listen
-from taskd_net.cli.ping import ping
-from taskd_net.cli.roles import mgr, proxy
-from taskd_net.cli.run import run
-from taskd_net.cli.send import send
-from taskd_net.cli.simulate import simulate
-from taskd_net.cli.top import top
-from taskd_net.cli.trace import trace
-from taskd_net.cli.tree import tree
 from taskd_net.untrusted import printable
+
+HOMES: Final = {
+    "mgr": "roles",
+    "proxy": "roles",
+    "send": "send",
+    "listen": "listen",
+    "tree": "tree",
+    "top": "top",
+    "job": "job",
+    "ping": "ping",
+    "trace": "trace",
+    "doctor": "doctor.checkup",
+    "forget": "forget",
+    "health": "health",
+    "config": "effective",
+    "context": "context",
+    "completion": "completion",
+    "certs": "certs",
+    "faults": "faults.group",
+    "run": "run",
+    "demo": "demo",
+    "bench": "bench",
+    "clusterd-sim": "clusterd_sim",
+    "simulate": "simulate",
+}
+"""The module of each command."""
+
+
+class Commands(MutableMapping[str, click.Command]):
+    """Commands by name, each imported with its first use: a probe that runs every few seconds loads its own alone.
+
+    Args:
+        homes: the module of each command, below this package.
+    """
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = dict(homes)
+        self._found: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._found:
+            module = import_module(f"taskd_net.cli.{self._homes[name]}")
+            self[name] = getattr(module, name.replace("-", "_"))
+        return self._found[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        _split_help(command)
+        self._homes.setdefault(name, "")
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        self._found.pop(name, None)
+        del self._homes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+
+def _split_help(command: click.Command) -> None:
+    """Print the examples and exit codes of a docstring below the options."""
+    text, mark, rest = cleandoc(command.help or "").partition("\b\nExamples:")
+    if mark:
+        command.help, command.epilog = text, mark + rest
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _split_help(below)
 
 
 class OneLineErrors(click.Group):
@@ -44,40 +97,7 @@ class OneLineErrors(click.Group):
             raise click.ClickException(printable(error.format_message())) from None
 
 
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLineErrors, commands=Commands(HOMES), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""
-
-
-_LOOKING = (tree, top, job, ping, trace, doctor, forget, health)
-for _command in (
-    mgr,
-    proxy,
-    send,
-    listen,
-    *_LOOKING,
-    config,
-    context,
-    completion,
-    certs,
-    faults,
-    run,
-    demo,
-    bench,
-    clusterd_sim,
-    simulate,
-):
-    group.add_command(_command)
-
-
-def _split_help(command: click.Command) -> None:
-    """Print the examples and exit codes of a docstring below the options."""
-    text, mark, rest = cleandoc(command.help or "").partition("\b\nExamples:")
-    if mark:
-        command.help, command.epilog = text, mark + rest
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        _split_help(below)
-
-
-_split_help(group)

@@ -12,7 +12,15 @@
 
 from __future__ import annotations
 
-from taskd_net.manager.config import ManagerConfig
-from taskd_net.manager.runtime import Manager
+from typing import TYPE_CHECKING
+
+from taskd_net.exports import late
+
+if TYPE_CHECKING:
+    from taskd_net.manager.config import ManagerConfig
+    from taskd_net.manager.runtime import Manager
 
 __all__ = ["Manager", "ManagerConfig"]
+
+_HOMES = {"taskd_net.manager.config": ("ManagerConfig",), "taskd_net.manager.runtime": ("Manager",)}
+__getattr__ = late(globals(), _HOMES)

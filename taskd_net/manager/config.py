@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
-from taskd_net.jobs.device_state import FaultConfig
-from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.schema import Group, Kind, setting
 from taskd_net.untrusted import natural
+
+if TYPE_CHECKING:
+    from taskd_net.jobs.snapshot import JobConfig
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
 OFF: Final = "off"
@@ -143,6 +144,10 @@ class ManagerConfig(FaultSettings):
 
     def decisions(self) -> JobConfig:
         """The part of it that the decisions depend on."""
+        # Every command of the command line reads the settings, and few decide.
+        from taskd_net.jobs.device_state import FaultConfig
+        from taskd_net.jobs.snapshot import JobConfig
+
         return JobConfig(
             nodes=self.nodes,
             processes_per_node=self.processes_per_node,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
-from taskd_net.cli.group import group
+from taskd_net.cli.group import HOMES, group
 from taskd_net.cli.settings import COMMANDS
 
 
@@ -20,6 +23,16 @@ def test_every_command_has_a_line_and_a_text(name: str) -> None:
     command = group.commands[name]
     assert command.get_short_help_str(limit=100).endswith(".") and command.help
     assert CliRunner().invoke(group, [name, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["health", "tree"])
+def test_a_command_loads_neither_other_commands_nor_the_manager(name: str) -> None:
+    """A probe of Kubernetes starts a process every few seconds."""
+    code = f"import sys; from taskd_net.cli.group import group; group.commands[{name!r}]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    others = {f"taskd_net.cli.{home}" for command, home in HOMES.items() if command != name}
+    assert loaded & {*others, "taskd_net.node", "taskd_net.manager.runtime", "taskd_net.jobs", "taskd_net.sim"} == set()
 
 
 @pytest.mark.parametrize("arguments", [["moon"], ["mgr", "--moon"], ["send"], ["ping", "a", "b"]])
