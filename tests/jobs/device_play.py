@@ -174,6 +174,14 @@ class DevicePlay(Play):
         if kind == "fault" and rank in self.failed:
             self.running.discard(rank)
 
+    @property
+    def held(self) -> set[int]:
+        """Agents whose device is to be reset after the round that replaces a node."""
+        if not self.job.state.records.exited:
+            return set()
+        tasks = self.job.state.devices.tasks.items()
+        return {rank for rank in range(AGENTS) for name, task in tasks if name == device(rank) and task.resets}
+
     def end_reset(self, done: bool) -> None:
         """The oldest reset comes to its end."""
         if self.resets:
