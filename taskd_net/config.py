@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-from taskd_net import limits
+from taskd_net import limits, upstreams
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError, Refusal
 from taskd_net.core.router_config import RouterConfig
@@ -32,7 +32,8 @@ class NodeConfig:
         position: The node's own.
         listen: Address for the children's connections. Port 0 takes any free port, which the ready line names. A Proxy
             needs to be reached from its own node alone.
-        upstream: Address of the parent, the Mgr or a Proxy. The Mgr has none.
+        upstream: Address of the parent, the Mgr or a Proxy. The Mgr has none. Several, with commas, are tried in turn,
+            and after a loss the one that answers first ([reliability](reliability.md)).
         inbox: Messages for this node that wait for the application. More absorb bursts without 5001, and are lost if
             the process dies. 0 refuses every message with 5000.
         expect: Size of the job, to report missing ranks. Changes nothing else ([status](status.md)).
@@ -78,7 +79,7 @@ class NodeConfig:
 
     position: Position
     listen: str | None = setting(Kind.ADDRESS, None, unset="none", matters=True)
-    upstream: str | None = setting(Kind.ADDRESS, None, unset="none", matters=True)
+    upstream: str | None = setting(Kind.ADDRESSES, None, unset="none", matters=True)
     inbox: int | None = setting(Kind.WHOLE, None, unset="by role")
     expect: str | None = setting(Kind.SIZE, None, unset="not known", matters=True)
     dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1, group=Group.BOUNDS)
@@ -105,6 +106,11 @@ class NodeConfig:
     job: str | None = setting(Kind.TEXT, None, unset="none", group=Group.TLS)
     # The last one: in a class's body its name hides the module's.
     limits: Limits = DEFAULT
+
+    @property
+    def upstreams(self) -> tuple[Address, ...]:
+        """The addresses of the parent, in the order of preference; empty for the Mgr."""
+        return () if self.upstream is None else upstreams.parse(self.upstream)
 
     @property
     def direct_address(self) -> Address | None:
@@ -201,9 +207,7 @@ def _values(config: NodeConfig, _: Role) -> None:
 
 
 def _addresses(config: NodeConfig, role: Role) -> None:
-    """Ports to connect to are known, and plain text stays on this machine."""
-    if config.upstream is not None and Address.parse(config.upstream, "upstream").port == 0:
-        raise ConfigError(f"upstream is {shown(config.upstream)}: port 0 is not a port to connect to")
+    """Plain text stays on this machine."""
     if config.plain_listen is None:
         return
     if config.listen is None:

@@ -108,7 +108,7 @@ class Lifecycle(Driver):
         config = self.config
         self._joiner = joiner = Joiner(
             self,
-            Address.parse(upstream, "upstream"),
+            config.upstreams,
             Backoff(config.backoff_initial, config.backoff_max),
             config.ack_timeout,
             self._at_depth,

@@ -139,3 +139,9 @@ peer. A training process keeps its own allocator as it is."""
 
 HEAP_BLOCK_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a block up to which freed memory serves it: more than gRPC's buffer for the largest message."""
+
+UPSTREAMS: Final = 8
+"""Addresses of a node's parent. Each costs a round at least one attempt."""
+
+UPSTREAM_LOOK_S: Final = 0.5
+"""Seconds for the look at all addresses after a loss. Longer finds a slow parent; shorter wastes less where none is."""

@@ -15,6 +15,7 @@ from enum import Enum
 from inspect import cleandoc
 from typing import Any, Final
 
+from taskd_net import upstreams
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
@@ -29,6 +30,7 @@ class Kind(Enum):
     """The type of a setting's value."""
 
     ADDRESS = "host:port"
+    ADDRESSES = "host:port, or several with commas"
     CHOICE = "one of a few words"
     FILE = "path of a file"
     FOLDER = "path of a folder"
@@ -142,6 +144,8 @@ class Setting:
                 expected = "True or False"
             case Kind.ADDRESS if value not in self.choices:
                 Address.parse(value, name)  # type: ignore[arg-type]
+            case Kind.ADDRESSES:
+                upstreams.parse(value, name)  # type: ignore[arg-type]
         if expected is not None:
             raise ConfigError(f"{name} is {shown(value)}; expected {expected}")
 

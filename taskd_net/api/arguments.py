@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net import limits
+from taskd_net import limits, upstreams
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.limits import RANK_CHARS
@@ -122,9 +122,9 @@ def address(config: Settings, end: str, port: int) -> str:
 
 
 def upstream(config: Settings) -> str:
-    """The Proxy that a leaf connects to, as `host:port`: of a config, of `TASKD_NET_UPSTREAM`, or the default."""
+    """The Proxy that a leaf connects to: of a config, of `TASKD_NET_UPSTREAM` (several with commas), or the default."""
     if not {"UpstreamAddr", "UpstreamPort"} & config.keys() and (text := os.environ.get(UPSTREAM)):
-        return str(Address.parse(text, UPSTREAM))
+        return ",".join(map(str, upstreams.parse(text, UPSTREAM)))
     return address(config, "Upstream", PROXY_PORT)
 
 

@@ -18,6 +18,7 @@ import asyncio
 import os
 from typing import Final
 
+from taskd_net import upstreams
 from taskd_net.address import Address
 from taskd_net.api import arguments
 from taskd_net.api.member import Refused, Slot, log
@@ -76,7 +77,9 @@ class AgentsProxy:
             self.close()
         if self._node is not None or self._is_there or slot.filled:
             return
-        if upstream is None or upstream == self._listen or not Address.parse(self._listen).is_loopback:
+        # An Agent with several addresses has Proxies that others start.
+        listens = upstreams.parse(self._listen)
+        if upstream is None or upstream == self._listen or len(listens) > 1 or not listens[0].is_loopback:
             return
         tls = arguments.secured(self._config, listens=True, connects=True)
         if tls is not None and tls.server_key is None:

@@ -9,8 +9,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from taskd_net import ConfigError, Role
-from taskd_net.address import Address
+from taskd_net import ConfigError, Role, upstreams
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient
@@ -54,7 +53,7 @@ async def _known(ctx: click.Context) -> list[str]:
         AskFailed: the node does not answer in time.
     """
     name = "at" if "at" in ctx.params else "upstream"
-    async with NodeClient(Address.parse(ctx.params[name], name), ASK_S, tls_of(ctx)) as client:
+    async with NodeClient(upstreams.parse(ctx.params[name], name)[0], ASK_S, tls_of(ctx)) as client:
         mesh = await client.mesh()
     known = sorted((position for position, _ in mesh.nodes), key=tree_order)
     return ["Mgr" if position.role == Role.MGR else str(position) for position in known]

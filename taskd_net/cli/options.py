@@ -108,6 +108,9 @@ def _form(setting: Setting) -> _Form:
 
 FORMS: Final = {
     Kind.ADDRESS: _Form(click.STRING, (str,), "HOST:PORT", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602"),
+    Kind.ADDRESSES: _Form(
+        click.STRING, (str,), "HOST:PORT[,…]", "host:port, e.g. 127.0.0.1:9602 or [::1]:9602, several with commas"
+    ),
     Kind.FILE: _Form(_Path("file"), (str,), "FILE", "a file"),
     Kind.FOLDER: _Form(_Path("dir"), (str,), "FOLDER", "a folder"),
     Kind.PERIOD: _Form(_Period(), (int, float), "SECONDS", f"a number of seconds from 0 to {limits.TIMEOUT_MAX_S:.0f}"),

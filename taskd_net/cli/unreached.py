@@ -11,8 +11,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError
-from taskd_net.address import Address
+from taskd_net import ConfigError, upstreams
 from taskd_net.cli.doctor import upstream
 from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.options import SettingOption
@@ -42,9 +41,10 @@ async def explain(ctx: click.Context, otherwise: str) -> str:
     name = "at" if "at" in ctx.params else "upstream"
     cause = otherwise
     try:
-        address, tls = Address.parse(ctx.params[name], name), tls_of(ctx)
+        addresses, tls = upstreams.parse(ctx.params[name], name), tls_of(ctx)
         async with asyncio.timeout(LOOK_S):
-            found = await upstream.check(address, free_position(), tls)
+            each = await asyncio.gather(*(upstream.check(address, free_position(), tls) for address in addresses))
+        found = [finding for findings in each for finding in findings]
     except (TimeoutError, ConfigError):
         found = []
     for state in (State.WARNING, State.WRONG):

@@ -14,14 +14,12 @@ from torch.distributed.elastic.agent.server import RunResult, WorkerGroup, Worke
 from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from taskd_net.address import Address
 from taskd_net.api import agent as api_agent
 from taskd_net.api import init_taskd_agent, node_proxy, register_func, start_taskd_agent
 from taskd_net.api.agent import RANK_VARIABLE
 from taskd_net.api.arguments import server_rank
 from taskd_net.api.member import Refused, Slot
 from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
-from taskd_net.api.worker import UPSTREAM
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import TaskdNetError
 from taskd_net.logger import late_logger
@@ -209,11 +207,7 @@ class ElasticAgent(LocalElasticAgent):
         return self._pcontext
 
     def _config(self) -> dict[str, object]:
-        config: dict[str, object] = {"Framework": "PyTorch", "ServerRank": self._server_rank}
-        if upstream := os.environ.get(UPSTREAM):
-            address = Address.parse(upstream, UPSTREAM)
-            config |= {"UpstreamAddr": address.host, "UpstreamPort": address.port}
-        return config
+        return {"Framework": "PyTorch", "ServerRank": self._server_rank}
 
 
 def _joined(slot: Slot[Any]) -> bool | None:

@@ -142,6 +142,15 @@ class Connector:
             credentials, server_name = self._rotation.client, self._rotation.tls.server_name
         return credentials, channels.open_channel(self._upstream, credentials, server_name, pings=self.pings)
 
+    async def answers(self) -> bool:
+        """True as soon as somebody answers there, with TLS and HTTP/2. It registers nothing, and may wait for ever."""
+        _, channel = self.open_channel()
+        try:
+            await channel.channel_ready()
+        finally:
+            await channel.close()
+        return True
+
     async def register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
         """Introduce this node. Returns who the parent is, and what kind of peer.
 

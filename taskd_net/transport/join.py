@@ -2,6 +2,12 @@
 
 One loop: connect → register → open the stream → announce → run until the stream is gone → pause → again. It never
 gives up until the node closes (docs/contract.md, section 3).
+
+Several addresses are tried in turn, one at a time, so that no two parents hold a place for the node. The first join
+takes them as given: the order is the user's. A loss concerns the whole subtree, so time decides then: channels to all
+are opened at once, without a call, and the first that is ready is registered at. A frozen process and a network that
+drops packets are never ready. A node stays where it has joined: a move back would cost every node below a second
+outage, for nothing that it lacks.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.address import Address
 from taskd_net.codes import describe
 from taskd_net.core.links import UP
@@ -26,6 +32,7 @@ from taskd_net.retry import Backoff
 from taskd_net.states import end_of
 from taskd_net.transport.connecting import Connector, Reports, Stay
 from taskd_net.transport.renewal import Renewal
+from taskd_net.upstreams import Rounds
 from taskd_net.wire import requests
 from taskd_net.wire.link_requests import Announcing
 
@@ -46,7 +53,7 @@ class Joiner:
 
     Args:
         host: the node.
-        upstream: the parent's address.
+        upstreams: the parent's addresses, in the order of preference.
         backoff: the pauses between attempts.
         ack_timeout: seconds for the parent's answer to Register and PathDiscovery.
         on_parent: called with this node's depth below the Mgr when it has joined a parent.
@@ -59,7 +66,7 @@ class Joiner:
     def __init__(
         self,
         host: Host,
-        upstream: Address,
+        upstreams: Sequence[Address],
         backoff: Backoff,
         ack_timeout: float,
         on_parent: Callable[[int], None],
@@ -71,9 +78,18 @@ class Joiner:
     ) -> None:
         self._host = host
         self._router = host.router
-        self._upstream = upstream
-        self._connector = Connector(host, upstream, ack_timeout, rotation, kinds, service=service)
-        self._renewal = Renewal(host, self._connector, str(upstream), ack_timeout, self._announce_all)
+        self._upstreams = upstreams
+        self._connectors = [
+            Connector(host, upstream, ack_timeout, rotation, kinds, service=service) for upstream in upstreams
+        ]
+        self._renewals = [
+            Renewal(host, connector, str(upstream), ack_timeout, self._announce_all)
+            for upstream, connector in zip(upstreams, self._connectors, strict=True)
+        ]
+        self._rounds = Rounds(len(upstreams))
+        # The last reason against each address.
+        self._reasons: dict[Address, str] = {}
+        self._was_linked = False
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
@@ -140,35 +156,70 @@ class Joiner:
         assert stay is not None
         stay.spawn(self._path_discovery(stay, kind, positions))
 
+    @property
+    def _upstream(self) -> Address:
+        """The address to try, or the one in use."""
+        return self._upstreams[self._rounds.current]
+
+    @property
+    def _connector(self) -> Connector:
+        return self._connectors[self._rounds.current]
+
     # ---- the loop
 
     async def _run(self) -> None:
         failures = 0
         loop = asyncio.get_running_loop()
         while True:
-            pause = 0.0
             began = loop.time()
             try:
                 await self._attempt()
             except Failed as failed:
-                failures += 1
-                if str(failed) != self.trouble:
-                    self.trouble = str(failed)
-                    self._host.log.warning("join_failed", upstream=str(self._upstream), reason=self.trouble)
-                pause = self._backoff.pause(failures)
+                if str(failed) != self._reasons.get(self._upstream):
+                    self._host.log.warning("join_failed", upstream=str(self._upstream), reason=str(failed))
+                failures = await self._next(str(failed), failures)
             except _Lost as lost:
                 # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
-                failures = 1 if loop.time() - began > self._backoff.maximum else failures + 1
+                short = loop.time() - began <= self._backoff.maximum
+                failures = failures + 1 if short else 1
+                self._reasons = {self._upstream: str(lost)}
                 self.trouble = str(lost)
                 self._host.log.warning("upstream_lost", upstream=str(self._upstream), reason=self.trouble)
-                pause = lost.pause + self._backoff.pause(failures)
+                await asyncio.sleep(lost.pause + self._backoff.pause(failures))
+                self._was_linked = True
+                await self._begin_round(self._rounds.current if short else None)
             except Exception as error:
                 # A fault of ours or of gRPC's: an attempt like any other that failed, for a node never gives up.
-                failures += 1
-                self.trouble = repr(error)
                 self._host.log.exception("upstream_failed", upstream=str(self._upstream))
-                pause = self._backoff.pause(failures)
-            await asyncio.sleep(pause)
+                failures = await self._next(repr(error), failures)
+
+    async def _next(self, reason: str, failures: int) -> int:
+        """Turn to the next address, after a pause where the round has ended. Returns the failures in a row."""
+        self._reasons[self._upstream] = reason
+        several = len(self._upstreams) > 1
+        self.trouble = "; ".join(f"{each}: {why}" for each, why in self._reasons.items()) if several else reason
+        if not self._rounds.failed():
+            return failures
+        await asyncio.sleep(self._backoff.pause(failures + 1))
+        if self._was_linked:
+            await self._begin_round(None)
+        return failures + 1
+
+    async def _begin_round(self, last: int | None) -> None:
+        """Begin a round with the address that answers first. `last`: the one to try after the others, if any."""
+        count = len(self._upstreams)
+        ready: list[int] = []
+        if count > 1:
+            looks = [asyncio.create_task(each.answers()) for each in self._connectors]
+            try:
+                waiting = {look for at, look in enumerate(looks) if at != last}
+                await asyncio.wait(waiting, timeout=link_limits.UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                ready = [at for at, look in enumerate(looks) if look.done() and look.exception() is None]
+            finally:
+                for look in looks:
+                    look.cancel()
+                await asyncio.gather(*looks, return_exceptions=True)
+        self._rounds.begin(ready, last)
 
     async def _attempt(self) -> None:
         """Try once: returns to be repeated at once, or raises `Failed` or `_Lost`."""
@@ -198,8 +249,8 @@ class Joiner:
         if stay.peer.reports and self._reports is not None:
             stay.spawn(self._reports(lambda: stay.requests, stay.peer))
         if stay.connection.better is not None:
-            stay.spawn(self._renewal.improve(stay))
-        self._renewal.begin(stay)  # the files may have changed while it joined
+            stay.spawn(self._renewals[self._rounds.current].improve(stay))
+        self._renewals[self._rounds.current].begin(stay)  # the files may have changed while it joined
         try:
             while True:
                 session = stay.session
@@ -247,7 +298,7 @@ class Joiner:
     def renew(self) -> None:
         """There may be other certificates: move to a connection that is made with them."""
         if self._stay is not None:
-            self._renewal.begin(self._stay)
+            self._renewals[self._rounds.current].begin(self._stay)
 
     # ---- announcing
 

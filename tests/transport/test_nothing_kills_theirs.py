@@ -86,7 +86,7 @@ class Rig(FakeNode):
         self.parent = MeshServer(host, self.view, services, listen, kinds=kinds, certified=False)
         self.child = Joiner(
             cast("Any", self),
-            Address("127.0.0.1", 1),
+            [Address("127.0.0.1", 1)],
             Backoff(0.1, 0.1),
             1.0,
             lambda _: None,

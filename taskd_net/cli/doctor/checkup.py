@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -39,10 +40,18 @@ async def examine(config: NodeConfig) -> list[Finding]:
     if config.upstream is not None:
         tls = config.tls if config.tls is not None and config.tls.connects else None
         if tls is None or usable:
-            findings += await upstream.check(Address.parse(config.upstream), config.position, tls)
+            met = [await upstream.check(address, config.position, tls) for address in config.upstreams]
+            wrongs = [any(found.state is State.WRONG for found in each) for each in met]
+            for each in met:
+                # One parent is enough: an address beside it that does not answer is to look at.
+                findings += each if all(wrongs) else map(_less, each)
         else:
             findings.append(skipped("upstream", "cannot be asked without the files of TLS"))
     return findings
+
+
+def _less(finding: Finding) -> Finding:
+    return replace(finding, state=State.WARNING) if finding.state is State.WRONG else finding
 
 
 def _findings(ctx: click.Context) -> list[Finding]:
