@@ -93,6 +93,14 @@ class Collector:
             yield ends
         yield GaugeMetricFamily("taskd_net_joined", "1 while the Mgr knows the way to this node.", int(node.is_joined))
 
+        if node.config.upstreams:
+            parents = GaugeMetricFamily(
+                "taskd_net_upstream", "1 for the address of the parent in use, 0 for the others.", labels=("address",)
+            )
+            for address in map(str, node.config.upstreams):
+                parents.add_metric((address,), int(up is not None and up.up and address == node.upstream))
+            yield parents
+
         messages = CounterMetricFamily("taskd_net_messages", "Messages by way and outcome.", labels=("way", "code"))
         for way, outcomes in counters.outcomes.items():
             by_code = outcomes.by_code | ({0: statistics.delivered} if way == "inbox" else {})

@@ -238,6 +238,11 @@ class Node(Lifecycle):
         return None if address is None else str(address)
 
     @property
+    def upstream(self) -> str | None:
+        """The parent's address in use; while there is no link, the one to try. None for a Mgr and before `start`."""
+        return None if self._joiner is None else str(self._joiner.upstream)
+
+    @property
     def statistics(self) -> Statistics:
         """Counters since the node was made."""
         return self.router.statistics

@@ -16,7 +16,7 @@ from taskd_net import ConfigError
 from taskd_net.metrics import Collector, MetricsServer
 from tests.metrics import samples
 from tests.peers.certificates import DAY, Folder
-from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, free_address
 from tests.polling import asked_until
 
 pytestmark = pytest.mark.oldest
@@ -54,6 +54,18 @@ async def test_messages_are_counted_by_way_and_outcome(mesh: Mesh) -> None:
     assert await scrape(worker, "taskd_net_messages_total") == {"up,0": 2, "up,5001": 1, "up,5002": 1, "inbox,0": 1}
     assert (await scrape(worker, "taskd_net_sent_total"))[""] == 4
     assert (await scrape(proxy, "taskd_net_broadcasts_total"))[""] == 1
+
+
+async def test_upstream_in_use(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    nobody = await free_address()
+    worker = await mesh.worker(0, 0, f"{nobody},{mgr.address}")
+    assert await scrape(worker, "taskd_net_upstream") == {nobody: 0, mgr.address: 1}
+    assert worker.upstream == mgr.address
+    await mgr.close()
+    await mesh.logged("upstream_lost", node=worker.position)
+    assert set((await scrape(worker, "taskd_net_upstream")).values()) == {0}
+    assert await scrape(mgr, "taskd_net_upstream") == {} and mgr.upstream is None
 
 
 async def test_links_carry_what_was_sent(mesh: Mesh) -> None:

@@ -125,7 +125,16 @@ def upstream(config: Settings) -> str:
     """The Proxy that a leaf connects to: of a config, of `TASKD_NET_UPSTREAM` (several with commas), or the default."""
     if not {"UpstreamAddr", "UpstreamPort"} & config.keys() and (text := os.environ.get(UPSTREAM)):
         return ",".join(map(str, upstreams.parse(text, UPSTREAM)))
-    return address(config, "Upstream", PROXY_PORT)
+    return addresses(config, PROXY_PORT)
+
+
+def addresses(config: Settings, port: int) -> str:
+    """`UpstreamAddr` and `UpstreamPort` of a config; several hosts, with commas, share the port."""
+    hosts = config.get(UPSTREAM_ADDR, LOOPBACK)
+    if not isinstance(hosts, str) or "," not in hosts:
+        return address(config, "Upstream", port)
+    found = [address({**config, UPSTREAM_ADDR: host}, "Upstream", port) for host in hosts.split(",")]
+    return ",".join(map(str, upstreams.parse(",".join(found), UPSTREAM_ADDR)))
 
 
 def plain_address(config: Settings, port: int) -> str | None:

@@ -22,7 +22,8 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     Args:
         config: `ListenAddr` (127.0.0.1), `ListenPort` (9602), `UpstreamAddr` (127.0.0.1), `UpstreamPort` (9601),
             `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
-            ports and ranks are texts or ints. With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
+            ports and ranks are texts or ints. `UpstreamAddr` may have several hosts, with commas, which share the port.
+            With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
             `tls_conf` is a dict with the files of `taskd_net.tls.files.Tls`, and `enable_tls` its switch; without both,
             `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on count. `PlainListenAddr` and `PlainListenPort` are a second
             address for Workers of this machine, without TLS.
@@ -38,7 +39,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     listen = arguments.address(wanted, "Listen", arguments.PROXY_PORT)
     if node_proxy.mgr_is_local():
         wanted = {**wanted, "UpstreamAddr": arguments.LOOPBACK}
-    upstream = arguments.address(wanted, "Upstream", arguments.MGR_PORT)
+    upstream = arguments.addresses(wanted, arguments.MGR_PORT)
     # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
     node = NodeConfig.proxy(
         server_rank=server_rank,

@@ -119,7 +119,7 @@ async def _join(ctx: click.Context, node: Node, timeout: float | None) -> bool:
         return False
     except RuntimeError:  # ended before
         return False
-    say(f"taskd-net listen {node.position} ready, upstream {node.config.upstream}", err=True)
+    say(f"taskd-net listen {node.position} ready, upstream {node.upstream}", err=True)
     return True
 
 

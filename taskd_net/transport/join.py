@@ -136,13 +136,13 @@ class Joiner:
             self.joined.clear()
             if stay is not None and not self._leaving:
                 self.trouble = f"the parent, {stay.parent}, has lost its own way to the Mgr"
-                self._host.log.warning("mgr_lost", upstream=str(self._upstream), parent=str(stay.parent))
+                self._host.log.warning("mgr_lost", upstream=str(self.upstream), parent=str(stay.parent))
             return
         assert stay is not None
         self.trouble = ""
         self._host.log.info(
             "joined",
-            upstream=str(self._upstream),
+            upstream=str(self.upstream),
             parent=str(stay.parent),
             peer=stay.peer.profile.name,
             link=stay.session.kind,
@@ -157,9 +157,14 @@ class Joiner:
         stay.spawn(self._path_discovery(stay, kind, positions))
 
     @property
-    def _upstream(self) -> Address:
-        """The address to try, or the one in use."""
+    def upstream(self) -> Address:
+        """The address in use, or the one to try."""
         return self._upstreams[self._rounds.current]
+
+    @property
+    def is_linked(self) -> bool:
+        """True while the link to a parent stands."""
+        return self._stay is not None
 
     @property
     def _connector(self) -> Connector:
@@ -175,27 +180,27 @@ class Joiner:
             try:
                 await self._attempt()
             except Failed as failed:
-                if str(failed) != self._reasons.get(self._upstream):
-                    self._host.log.warning("join_failed", upstream=str(self._upstream), reason=str(failed))
+                if str(failed) != self._reasons.get(self.upstream):
+                    self._host.log.warning("join_failed", upstream=str(self.upstream), reason=str(failed))
                 failures = await self._next(str(failed), failures)
             except _Lost as lost:
                 # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
                 short = loop.time() - began <= self._backoff.maximum
                 failures = failures + 1 if short else 1
-                self._reasons = {self._upstream: str(lost)}
+                self._reasons = {self.upstream: str(lost)}
                 self.trouble = str(lost)
-                self._host.log.warning("upstream_lost", upstream=str(self._upstream), reason=self.trouble)
+                self._host.log.warning("upstream_lost", upstream=str(self.upstream), reason=self.trouble)
                 await asyncio.sleep(lost.pause + self._backoff.pause(failures))
                 self._was_linked = True
                 await self._begin_round(self._rounds.current if short else None)
             except Exception as error:
                 # A fault of ours or of gRPC's: an attempt like any other that failed, for a node never gives up.
-                self._host.log.exception("upstream_failed", upstream=str(self._upstream))
+                self._host.log.exception("upstream_failed", upstream=str(self.upstream))
                 failures = await self._next(repr(error), failures)
 
     async def _next(self, reason: str, failures: int) -> int:
         """Turn to the next address, after a pause where the round has ended. Returns the failures in a row."""
-        self._reasons[self._upstream] = reason
+        self._reasons[self.upstream] = reason
         several = len(self._upstreams) > 1
         self.trouble = "; ".join(f"{each}: {why}" for each, why in self._reasons.items()) if several else reason
         if not self._rounds.failed():
@@ -216,6 +221,7 @@ class Joiner:
                 await asyncio.wait(waiting, timeout=link_limits.UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 ready = [at for at, look in enumerate(looks) if look.done() and look.exception() is None]
             finally:
+                # A look that raises is one of an address that does not answer: the attempt there has the reason.
                 for look in looks:
                     look.cancel()
                 await asyncio.gather(*looks, return_exceptions=True)
@@ -272,7 +278,7 @@ class Joiner:
                 await stay.connection.channel.close()
         reason, taken = await stay.connection.opened.line.lost()
         if taken:
-            host.log.error("position_taken", position=str(self._router.position), upstream=str(self._upstream))
+            host.log.error("position_taken", position=str(self._router.position), upstream=str(self.upstream))
         up = self._router.upstream
         assert up is not None
         raise _Lost(reason, limits.POSITION_TAKEN_PAUSE_S if taken else up.stream_pause(host.now()))

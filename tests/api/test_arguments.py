@@ -62,6 +62,18 @@ def test_addresses(host: object, port: object, address: str) -> None:
     assert arguments.address({"ListenAddr": host, "ListenPort": port}, "Listen", 9602) == address
 
 
+def test_several_upstreams(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arguments.addresses({"UpstreamAddr": "a, ::1", "UpstreamPort": "9"}, 9601) == "a:9,[::1]:9"
+    assert arguments.upstream({"UpstreamAddr": "a,b"}) == "a:9602,b:9602"
+    assert refusal(lambda: arguments.addresses({"UpstreamAddr": "a,,b"}, 1)).startswith("UpstreamAddr is ''")
+    assert "a:1 is there twice" in refusal(lambda: arguments.addresses({"UpstreamAddr": "a,a"}, 1))
+    assert refusal(lambda: arguments.address({"ListenAddr": "a,b"}, "Listen", 1)).startswith("ListenAddr is 'a,b'")
+    monkeypatch.setenv(arguments.UPSTREAM, "a:1, b:2")
+    assert arguments.upstream({}) == "a:1,b:2"
+    monkeypatch.setenv(arguments.UPSTREAM, "a:1,")
+    assert refusal(lambda: arguments.upstream({})).startswith(f"{arguments.UPSTREAM} is 'a:1,': an address is empty")
+
+
 @pytest.mark.parametrize(
     ("config", "named"),
     [

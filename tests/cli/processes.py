@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,6 +31,7 @@ class Command:
         stdin: what it reads; None: `/dev/null`.
         stdout: a file descriptor for its output; None: the test reads it.
         cwd: its folder.
+        wrapper: a command that runs it, for example in a network namespace.
     """
 
     program: tuple[str, ...] = ("-m", "taskd_net.cli")
@@ -43,6 +44,7 @@ class Command:
         stdin: bytes | None = None,
         stdout: int | None = None,
         cwd: Path | None = None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         self._arguments = [str(argument) for argument in arguments]
         # The contexts of whoever runs the tests are no settings of theirs.
@@ -52,6 +54,7 @@ class Command:
         self._stdin = stdin
         self._stdout = stdout
         self._cwd = cwd
+        self._wrapper = wrapper
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._more = asyncio.Event()
@@ -60,6 +63,7 @@ class Command:
     async def __aenter__(self) -> Self:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         self._process = await asyncio.create_subprocess_exec(
+            *self._wrapper,
             sys.executable,
             *self.program,
             *self._arguments,

@@ -1,16 +1,27 @@
 """Joining through several addresses: refusals, silence, losses, and the ledger of a move."""
 
+from __future__ import annotations
+
 import asyncio
 import re
 import signal
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from taskd_net import Code
+from taskd_net import Code, limits, link_limits
+from taskd_net.address import Address
+from taskd_net.links import registry
+from taskd_net.links.kind import Failed
 from taskd_net.retry import Backoff
+from taskd_net.transport.connecting import Connector
+from taskd_net.transport.join import Joiner, _Lost
 from tests.cli.processes import Command, Daemon, run
+from tests.links.pipes import FakeNode
 from tests.peers.mesh import Mesh, address_of, free_address, soon
 from tests.peers.parent import RawParent
 
@@ -51,6 +62,37 @@ async def test_after_a_loss_a_silent_address_is_passed_over(mesh: Mesh) -> None:
             assert mesh.count("join_failed", node=worker.position, upstream=frozen) == 0
 
 
+async def test_a_silent_address_costs_a_first_join_little(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        frozen = f"127.0.0.1:{silent.getsockname()[1]}"
+        worker = await mesh.worker(0, 0, f"{frozen},{address_of(mgr)}", join=False)
+        async with asyncio.timeout(limits.CONNECT_S + 2):
+            await worker.joined()
+        assert mesh.count("join_failed", node=worker.position, upstream=frozen) == 1
+
+
+async def test_name_that_resolves_to_nothing(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 0, f"nobody.invalid:9601,{address_of(mgr)}")
+    assert mesh.count("join_failed", node=worker.position, upstream="nobody.invalid:9601") == 1
+
+
+async def test_parent_of_a_short_stay_is_tried_last(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that takes the stream and ends it at once would be the fastest, for ever."""
+    async with RawParent() as hasty, RawParent() as steady:
+
+        async def answers(connector: Connector) -> bool:
+            return str(connector._upstream) == hasty.address or bool(await asyncio.Event().wait())
+
+        monkeypatch.setattr(Connector, "answers", answers)
+        monkeypatch.setattr(link_limits, "UPSTREAM_LOOK_S", 0.05)
+        worker = await mesh.worker(0, 0, f"{hasty.address},{steady.address}", backoff_max=60.0)
+        hasty.streams["Worker/0/0"].queue.put_nowait(None)
+        assert await soon(steady.opened.get()) == "Worker/0/0"
+        await mesh.logged("joined", node=worker.position, upstream=steady.address)
+
+
 async def test_it_does_not_move_back(mesh: Mesh) -> None:
     async with RawParent() as second:
         first = await free_address()
@@ -75,7 +117,7 @@ async def test_worker_moves_between_proxies_without_loss_or_double(mesh: Mesh) -
         if ack.ok:
             confirmed.append(str(sent))
     await mesh.logged("joined", node=worker.position, upstream=address_of(right))
-    got = []
+    got: list[str | bytes] = []
     while len(got) < len(confirmed):
         got.append((await soon(mgr.receive())).body)
     assert sorted(got) == sorted(confirmed), "what was answered 0 has come once"
@@ -87,8 +129,109 @@ async def test_second_manager_takes_over_when_the_first_is_killed(tmp_path: Path
     async with Daemon("mgr", logs=tmp_path / "a") as first, Daemon("mgr", logs=tmp_path / "b") as second:
         both = f"{first.address},{second.address}"
         async with Command("listen", "--as", "Worker/0/0", "--upstream", both) as leaf:
-            await leaf.said(f"ready, upstream {re.escape(both)}")
+            await leaf.said(f"ready, upstream {re.escape(first.address)}")
             first.signal(signal.SIGKILL)
             code, _, errors = await run("send", "Worker/0/0", "hello", "--upstream", both, "--timeout", "20")
             assert code == 0, errors
             assert "hello" in await leaf.line()
+
+
+PAUSE = -1
+"""A pause between two attempts, in a trail of the addresses that were tried."""
+
+
+class Play:
+    """The attempts of a node at addresses whose reactions are given, one for each address at each attempt.
+
+    Args:
+        reactions: `accept` (and lose), `refuse`, `hang` or `fault`, by attempt and address.
+        short: whether each stay is a short one.
+    """
+
+    def __init__(self, reactions: list[list[str]], *, short: bool) -> None:
+        self._reactions = reactions
+        self.maximum = 1e9 if short else -1.0
+        self.trail: list[int] = []
+        self.tried = 0
+        self.running = 0
+        self.over = asyncio.Event()
+        addresses = [Address("127.0.0.1", 1 + at) for at in range(len(reactions[0]))]
+        host, pauses = cast("Any", FakeNode("Worker/0/0")), cast("Any", self)
+        self.joiner = Joiner(host, addresses, pauses, 1.0, lambda _: None, kinds=registry.usable("tasknet"))
+        self.joiner._connectors = [cast("Any", Listener(self, at)) for at in range(len(addresses))]
+        self.joiner._attempt = self.attempt  # type: ignore[method-assign]
+
+    def pause(self, _: int) -> float:
+        """The pause of a `Backoff`."""
+        self.trail.append(PAUSE)
+        return 0.0
+
+    def reaction(self, at: int) -> str:
+        """The reaction of an address at the next attempt."""
+        return self._reactions[self.tried][at]
+
+    async def attempt(self) -> None:
+        """One attempt at the address of the moment."""
+        assert not self.running, "never at two at a time"
+        if self.tried == len(self._reactions) - 1:
+            self.over.set()
+            await asyncio.Event().wait()
+        self.running += 1
+        await asyncio.sleep(0)
+        self.running -= 1
+        at = self.joiner._rounds.current
+        reaction = self.reaction(at)
+        self.trail.append(at)
+        self.tried += 1
+        if reaction == "accept":
+            raise _Lost("it is gone", 0.0)
+        raise ZeroDivisionError if reaction == "fault" else Failed(reaction)
+
+    async def run(self) -> None:
+        """From the start to the last reaction."""
+        self.joiner.start()
+        await soon(self.over.wait())
+        await self.joiner.close(0.0, orderly=False)
+
+
+class Listener:
+    """An address of a play, for the look after a loss."""
+
+    def __init__(self, play: Play, at: int) -> None:
+        self._play = play
+        self._at = at
+
+    async def answers(self) -> bool:
+        """It does unless it hangs."""
+        return self._play.reaction(self._at) != "hang" or bool(await asyncio.Event().wait())
+
+
+@given(st.data(), st.integers(1, 4), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_any_play_of_addresses(data: st.DataObject, count: int, short: bool) -> None:
+    row = st.lists(st.sampled_from(("accept", "refuse", "hang", "fault")), min_size=count, max_size=count)
+    reactions = data.draw(st.lists(row, min_size=2, max_size=14))
+
+    async def played() -> list[int]:
+        play = Play(reactions, short=short)
+        await play.run()
+        return play.trail
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link_limits, "UPSTREAM_LOOK_S", 0.001)
+        trail = asyncio.run(played())
+    rounds: list[list[int]] = [[]]
+    for at in trail:
+        rounds.append([]) if at == PAUSE else rounds[-1].append(at)
+    number, lost = 0, False
+    for tried in rounds:
+        assert len(set(tried)) == len(tried), "each address once between two pauses"
+        if lost and tried and not short and any(seen != "hang" for seen in reactions[number]):
+            assert reactions[number][tried[0]] != "hang", "after a loss, one that answers first"
+        outcomes = [reactions[number + n][at] for n, at in enumerate(tried)]
+        number += len(tried)
+        assert "accept" not in outcomes[:-1], "the first that accepts wins"
+        if tried and outcomes[-1] == "accept":
+            lost = True
+        elif tried is not rounds[-1]:
+            assert len(tried) == count, "no pause as long as an address of the round is untried"

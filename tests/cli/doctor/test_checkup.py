@@ -81,6 +81,21 @@ async def test_nothing_is_wrong(mesh: Mesh, mgr: WatchedNode) -> None:
     assert (await mgr.send("x", to=worker.position)).ok
 
 
+async def test_one_of_several_upstreams_is_enough(mgr: WatchedNode) -> None:
+    nobody, other = await free_address(), await free_address()
+    code, output, _ = await run(
+        "doctor", "proxy", "--listen", "127.0.0.1:0", "--upstream", f"{nobody},{mgr.address}", "--json"
+    )
+    found = {check["text"]: check["state"] for check in json.loads(output)["checks"] if check["check"] == "upstream"}
+    assert code == 0
+    assert sorted(found.values()) == ["ok", "warning"]
+    assert found[f"Mgr/0 at {mgr.address} answers"] == "ok"
+    code, output, _ = await run(
+        "doctor", "proxy", "--listen", "127.0.0.1:0", "--upstream", f"{nobody},{other}", "--json"
+    )
+    assert (code, json.loads(output)["wrong"]) == (1, 2)
+
+
 async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
     direct = await mesh.mgr(direct_listen="127.0.0.1:0", links="direct")
