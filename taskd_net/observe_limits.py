@@ -37,6 +37,9 @@ STATUS_LOOKS_BEHIND: Final = 1000
 STATUS_REPORT_NODES: Final = 500
 """Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
 
+STATUS_UPSTREAM_BYTES: Final = 160
+"""Bytes of the parent's address in use, and of the reasons against others, in reports: two addresses and a reason."""
+
 STATUS_REASON_BYTES: Final = 300
 """Bytes of the reason for a kind of link, or for the end of a stream, in reports: an address, and the text of an
 error of the system or of TLS. A record of a node has 1,024 bytes for everything."""

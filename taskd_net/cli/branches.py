@@ -187,6 +187,8 @@ class _Tree:
             words.append(f"INBOX FULL, {node['inbox']['line']} wait")
         if node["reconnects"]:
             words.append(f"reconnected {node['reconnects']} times")
+        if node["upstream"]:
+            words.append(f"upstream {node['upstream']}")
         return "  ".join(words)
 
 

@@ -103,6 +103,7 @@ class Session(ABC, Generic[T]):
         by_calls: messages of the other end come by unary calls, which gRPC hands over one by one.
         successor: the session that has taken over.
         why: at a child, the reason for which the link is of no better kind, for people; empty for the best one.
+        upstream: at a child with several addresses of a parent, the one in use, and the reasons against others.
         over: set when the stream has ended.
     """
 
@@ -110,6 +111,7 @@ class Session(ABC, Generic[T]):
     probed: ClassVar[int]
     by_calls = False
     why = ""
+    upstream = ""
     # Slices of the last item that are still to be taken in.
     _rest: Sequence[object] = ()
 

@@ -169,6 +169,7 @@ def node_document(position: Position, status: NodeStatus, standing: Standing) ->
         "link": status.link or None,
         "link_reason": _link_reason(status) or None,
         "address": status.address or None,
+        "upstream": own.upstream or None if own is not None else None,
         "listen": own.listen or None if own is not None else None,
         "at": round(status.at, 3),
         "last_message": None if status.last_message is None else round(status.last_message, 3),

@@ -56,6 +56,11 @@ def why(link: Link) -> str:
     return link.session.why if isinstance(link.session, Session) else ""
 
 
+def upstream_in_use(link: Link) -> str:
+    """The address of the upstream in use, where several are given; empty elsewhere."""
+    return link.session.upstream if isinstance(link.session, Session) else ""
+
+
 def kind(link: Link) -> str:
     """The kind of a link; empty without a stream."""
     return link.session.kind if isinstance(link.session, Session) else ""

@@ -41,6 +41,7 @@ class Own(NamedTuple):
         reconnects: joins after a loss of its parent.
         up: its side of the link to its parent, which counts `messages` and `bytes` itself.
         link_reason: the reason for which its link to its parent is of no better kind, for people.
+        upstream: with several addresses of a parent, the one in use, then those that it left and the reasons.
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
     """
 
@@ -54,6 +55,7 @@ class Own(NamedTuple):
     up: Flow = Flow()
     inbox_closed: bool = False
     link_reason: str = ""
+    upstream: str = ""
 
 
 class NodeStatus(NamedTuple):

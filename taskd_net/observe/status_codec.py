@@ -42,6 +42,7 @@ _OWN: Final = (
     "reconnects",
     "inbox_closed",
     "link_reason",
+    "upstream",
 )
 
 _STATES = {

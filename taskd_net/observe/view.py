@@ -20,7 +20,7 @@ from taskd_net.links.peer import OURS
 from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Ledger, Record, Report
-from taskd_net.observe.link_figures import Seen, kind, sent, standing, why
+from taskd_net.observe.link_figures import Seen, kind, sent, standing, upstream_in_use, why
 from taskd_net.observe.news import News
 from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
 from taskd_net.position import Position
@@ -312,7 +312,9 @@ class View:
             last_message=self._heard(up),
             down=Flow(up.counters.received, up.counters.received_bytes),
             up=flow,
-            own=own._replace(reconnects=max(0, up.streams - 1), up=flow, link_reason=why(up)),
+            own=own._replace(
+                reconnects=max(0, up.streams - 1), up=flow, link_reason=why(up), upstream=upstream_in_use(up)
+            ),
         )
 
     def _put_changed(

@@ -107,6 +107,7 @@ class Connector:
     Attributes:
         pings: whether channels ping the parent: a setting of the channel, which exists before the parent has said
             whether it permits them.
+        choice: for reports, the address among several, and the reasons against others; empty with a single one.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Connector:
         self._kinds = kinds
         self._service = service
         self.pings = True
+        self.choice = ""
         self._unreachable = ""
         # The last text of gRPC about an unreachable parent, and its meaning.
         self._details = ("", "")
@@ -231,6 +233,7 @@ class Connector:
                     self._not_there(kind, unreachable)
                 else:
                     why = reasons[0] if reasons else configured
+                    opened.session.upstream = self.choice
                     opened.session.why = why.encode()[: observe_limits.STATUS_REASON_BYTES].decode(errors="ignore")
                     if opened.requests is not None:
                         await channel.close()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from taskd_net import limits, link_limits
+from taskd_net import limits, link_limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import describe
 from taskd_net.core.links import UP
@@ -210,6 +210,14 @@ class Joiner:
             await self._begin_round(None)
         return failures + 1
 
+    def _choice(self) -> str:
+        """The address of the moment among several, and the reasons against others; empty with a single one."""
+        if len(self._upstreams) == 1:
+            return ""
+        left = [f"not {each}: {why}" for each, why in self._reasons.items() if each != self.upstream]
+        said = "; ".join((str(self.upstream), *left))
+        return said.encode()[: observe_limits.STATUS_UPSTREAM_BYTES].decode(errors="ignore")
+
     async def _begin_round(self, last: int | None) -> None:
         """Begin a round with the address that answers first. `last`: the one to try after the others, if any."""
         count = len(self._upstreams)
@@ -219,7 +227,9 @@ class Joiner:
             try:
                 waiting = {look for at, look in enumerate(looks) if at != last}
                 await asyncio.wait(waiting, timeout=link_limits.UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                ready = [at for at, look in enumerate(looks) if look.done() and look.exception() is None]
+                ready = [
+                    at for at, look in enumerate(looks) if look.done() and not look.cancelled() and not look.exception()
+                ]
             finally:
                 # A look that raises is one of an address that does not answer: the attempt there has the reason.
                 for look in looks:
@@ -229,6 +239,7 @@ class Joiner:
 
     async def _attempt(self) -> None:
         """Try once: returns to be repeated at once, or raises `Failed` or `_Lost`."""
+        self._connector.choice = self._choice()
         credentials, channel = self._connector.open_channel()
         try:
             parent, peer = await self._connector.register(channel)

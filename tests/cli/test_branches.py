@@ -171,11 +171,11 @@ def test_what_is_going_on_is_said() -> None:
         "original",
         address="h:9",
         down=Flow(in_flight=3, ack_p50=0.001, ack_p99=0.25),
-        own=Own(reconnects=2, up=Flow(in_flight=4, ack_p50=0.0001, ack_p99=1.5)),
+        own=Own(reconnects=2, up=Flow(in_flight=4, ack_p50=0.0001, ack_p99=1.5), upstream="b:1; not a:1: refused"),
     )
     assert text(job(0, 0, Proxy_3=busy)).splitlines()[-1] == (
         "└─ Proxy/3  joined  for 1 h 0 min  h:9  original  7 in flight  answers in 1/250 ms  "
-        "gets answers in 0.1/1.5e+03 ms  reconnected 2 times"
+        "gets answers in 0.1/1.5e+03 ms  reconnected 2 times  upstream b:1; not a:1: refused"
     )
 
 

@@ -21,7 +21,10 @@ from taskd_net.retry import Backoff
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.join import Joiner, _Lost
 from tests.cli.processes import Command, Daemon, run
+from tests.faults.relay import Relay
 from tests.links.pipes import FakeNode
+from tests.peers import mesh_state
+from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, address_of, free_address, soon
 from tests.peers.parent import RawParent
 
@@ -35,6 +38,10 @@ async def test_refusal_leads_to_the_next_address_without_a_pause(mesh: Mesh, mon
         assert standby.requests["Register"].qsize() == 1
     assert mesh.count("join_failed", node=worker.position) == 2
     assert mesh.count("joined", node=worker.position, upstream=address_of(mgr)) == 1
+    nodes = await mesh_state.until(mgr, lambda now: now.get("Worker/0/0", {}).get("upstream"))
+    in_use, *left = nodes["Worker/0/0"]["upstream"].split("; not ")
+    assert in_use == address_of(mgr)
+    assert left[1].startswith(f"{standby.address}: Register was refused: 4999")
 
 
 async def test_trouble_names_every_address(mesh: Mesh) -> None:
@@ -122,6 +129,46 @@ async def test_worker_moves_between_proxies_without_loss_or_double(mesh: Mesh) -
         got.append((await soon(mgr.receive())).body)
     assert sorted(got) == sorted(confirmed), "what was answered 0 has come once"
     assert (await soon(mgr.send("back", to=worker.position))).ok, "the old route is replaced"
+
+
+async def test_old_parent_that_lives_holds_the_place_for_the_grace_time(mesh: Mesh) -> None:
+    """The connection to it is cut alone. Its own children send to the old place until then, all others to the new."""
+    mgr = await mesh.mgr()
+    left, right = await mesh.proxy(0, mgr), await mesh.proxy(1, mgr)
+    sibling, other = await mesh.worker(0, 1, left), await mesh.worker(1, 1, right)
+    relay = Relay("127.0.0.1", "127.0.0.2", [Address.parse(address_of(left)).port])
+    await relay.start()
+    before = address_of(left).replace("127.0.0.1", "127.0.0.2")
+    worker = await mesh.worker(0, 0, f"{before},{address_of(right)}", links="batched")
+    assert mgr.routes()[worker.position] == left.position
+    await relay.close()
+    await mesh.logged("joined", node=worker.position, upstream=address_of(right))
+    assert mgr.routes()[worker.position] == right.position
+    assert (await soon(mgr.send("x", to=worker.position))).ok
+    assert (await soon(other.send("y", to=worker.position))).ok
+    ack = await soon(sibling.send("z", to=worker.position))
+    assert (ack.code, ack.src) == (Code.NET_STREAM_NOT_INITED, left.position)
+    assert [(await worker.take()).body for _ in range(2)] == ["x", "y"]
+
+
+@pytest.mark.timeout(60)
+async def test_each_address_needs_its_name_in_the_certificate(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
+    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+    certificates = Folder(tmp_path)
+    certificates.issue(hosts=("127.0.0.1",))
+    wrong = await mesh.mgr("127.0.0.2:0", tls=certificates.listening())
+    mgr = await mesh.mgr(tls=certificates.listening())
+    both = f"{address_of(wrong)},{address_of(mgr)}"
+    worker = await mesh.worker(0, 0, both, tls=certificates.connecting())
+    assert mesh.count("join_failed", node=worker.position, upstream=address_of(wrong)) == 1
+    # A renewal goes to the address in use.
+    certificates.issue(hosts=("127.0.0.1",))
+    await mesh.logged("renewed", node=worker.position, upstream=address_of(mgr))
+    assert (await soon(mgr.send("x", to=worker.position))).ok
+    assert mesh.count("upstream_lost") == 0
 
 
 @pytest.mark.timeout(180)

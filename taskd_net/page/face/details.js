@@ -138,6 +138,7 @@ function about(node) {
   const rows = [
     ["parent", parent ? goTo(node.parent, "parent", node.parent) : node.parent],
     ["kind of link", node.link_reason ? `${node.link}: ${node.link_reason}` : node.link],
+    ["upstream", node.upstream],
     ["comes from", node.address],
     ["listens on", node.listen],
     ["kind of node", peers[node.peer] ?? "unknown: behind a foreign node"],
