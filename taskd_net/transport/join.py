@@ -162,11 +162,6 @@ class Joiner:
         return self._upstreams[self._rounds.current]
 
     @property
-    def is_linked(self) -> bool:
-        """True while the link to a parent stands."""
-        return self._stay is not None
-
-    @property
     def _connector(self) -> Connector:
         return self._connectors[self._rounds.current]
 
@@ -177,26 +172,34 @@ class Joiner:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
+            # The pauses come after the handlers: an exception holds the frames of its attempt, and so the channel.
+            reason = ""
+            pause: float | None = None
             try:
                 await self._attempt()
+                continue
             except Failed as failed:
-                if str(failed) != self._reasons.get(self.upstream):
-                    self._host.log.warning("join_failed", upstream=str(self.upstream), reason=str(failed))
-                failures = await self._next(str(failed), failures)
+                reason = str(failed)
+                if reason != self._reasons.get(self.upstream):
+                    self._host.log.warning("join_failed", upstream=str(self.upstream), reason=reason)
             except _Lost as lost:
-                # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
-                short = loop.time() - began <= self._backoff.maximum
-                failures = failures + 1 if short else 1
-                self._reasons = {self.upstream: str(lost)}
-                self.trouble = str(lost)
-                self._host.log.warning("upstream_lost", upstream=str(self.upstream), reason=self.trouble)
-                await asyncio.sleep(lost.pause + self._backoff.pause(failures))
-                self._was_linked = True
-                await self._begin_round(self._rounds.current if short else None)
+                reason, pause = str(lost), lost.pause
+                self._host.log.warning("upstream_lost", upstream=str(self.upstream), reason=reason)
             except Exception as error:
                 # A fault of ours or of gRPC's: an attempt like any other that failed, for a node never gives up.
+                reason = repr(error)
                 self._host.log.exception("upstream_failed", upstream=str(self.upstream))
-                failures = await self._next(repr(error), failures)
+            if pause is None:
+                failures = await self._next(reason, failures)
+                continue
+            # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
+            short = loop.time() - began <= self._backoff.maximum
+            failures = failures + 1 if short else 1
+            self._reasons = {self.upstream: reason}
+            self.trouble = reason
+            self._was_linked = True
+            await asyncio.sleep(pause + self._backoff.pause(failures))
+            await self._begin_round(self._rounds.current if short else None)
 
     async def _next(self, reason: str, failures: int) -> int:
         """Turn to the next address, after a pause where the round has ended. Returns the failures in a row."""
