@@ -223,7 +223,7 @@ async def test_request_under_way_is_answered_after_a_renewal(
     before = stay.session
     asked = asyncio.create_task(stay.requests.announce(Announcing(announcement()), 30.0))
     await soon(taken.wait())
-    await soon(worker._joiner._renewal._move(stay))
+    await soon(worker._joiner._renewals[0]._move(stay))
     assert stay.session is not before
     await soon(before.over.wait())
     hold.set()
