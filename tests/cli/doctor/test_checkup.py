@@ -82,7 +82,14 @@ async def test_nothing_is_wrong(mesh: Mesh, mgr: WatchedNode) -> None:
 
 
 async def test_one_of_several_upstreams_is_enough(mgr: WatchedNode) -> None:
-    nobody, other = await free_address(), await free_address()
+    # Bound, so that they are two ports and stay free, and not listened on.
+    with socket.socket() as first, socket.socket() as second:
+        for each in (first, second):
+            each.bind(("127.0.0.1", 0))
+        await _some_upstreams(mgr, *(f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)))
+
+
+async def _some_upstreams(mgr: WatchedNode, nobody: str, other: str) -> None:
     code, output, _ = await run(
         "doctor", "proxy", "--listen", "127.0.0.1:0", "--upstream", f"{nobody},{mgr.address}", "--json"
     )
