@@ -174,6 +174,8 @@ class Daemon:
                 if port is not None:
                     open_now.push_async_exit(port)
                     port.bind()
+            if metrics is not None and page is not None:
+                page.lead_to_metrics(metrics.address)
             await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:

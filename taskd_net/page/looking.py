@@ -9,6 +9,7 @@ from time import perf_counter
 from taskd_net import observe_limits
 from taskd_net.node import Node
 from taskd_net.page.feed import Feed
+from taskd_net.untrusted import json_line
 
 
 class Looking:
@@ -19,9 +20,13 @@ class Looking:
 
     Args:
         node: a node that was started.
+
+    Attributes:
+        metrics: `host:port` of the node's metrics; None: nobody serves them.
     """
 
     def __init__(self, node: Node) -> None:
+        self.metrics: str | None = None
         self._node = node
         self._feed = Feed(node.position, node.config.expect or "", secrets.token_hex(4))
         self._look: asyncio.Task[None] | None = None
@@ -31,14 +36,16 @@ class Looking:
     async def answer(self, since: str) -> str:
         """The update for a browser with the version `since`, as a JSON object.
 
-        It holds what `Feed.answer` says, and in `ask_again` the seconds after which the browser should ask again.
+        It holds what `Feed.answer` says, in `ask_again` the seconds after which the browser should ask again, and in
+        `metrics` the address of the node's metrics, null for none.
         """
         if self._look is None and self._node.now() >= self._next:
             self._look = asyncio.create_task(self._take_look())
         if self._look is not None:
             await asyncio.shield(self._look)
         told = self._feed.answer(since)
-        return f'{{"ask_again":{max(observe_limits.PAGE_ASK_S, self._pause):.3f},{told[1:]}'
+        pause = max(observe_limits.PAGE_ASK_S, self._pause)
+        return f'{{"ask_again":{pause:.3f},"metrics":{json_line(self.metrics)},{told[1:]}'
 
     async def close(self) -> None:
         """End a look that is under way."""

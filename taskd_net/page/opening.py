@@ -50,6 +50,10 @@ class StatusPage:
         self._port = SidePort(app, self._listen, "http_port", self._allowed_hosts)
         self.url = f"http://{self._port.address}/"
 
+    def lead_to_metrics(self, listen: Address) -> None:
+        """Show where the node's metrics are served, in its details."""
+        self._looking.metrics = str(listen)
+
     async def __aenter__(self) -> Self:
         """Open the page.
 

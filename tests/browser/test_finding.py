@@ -144,13 +144,25 @@ async def test_empty_mesh_tells_the_next_command(chromium: Browser, listen: str,
         assert not await page.is_visible("#empty")
 
 
-async def test_details_name_the_commands_that_look_closer(chromium: Browser) -> None:
+async def test_details_lead_to_the_commands_the_metrics_and_the_document_that_look_closer(chromium: Browser) -> None:
     made = Made(1).listen_on("Mgr/0", "10.0.0.7:9601")
-    async with shown(chromium, made) as (page, _):
+    async with shown(chromium, made) as (page, stand):
         await page.click(node("Worker/0/3"))
         words = await page.inner_text("#details")
-    for name in ("trace", "ping"):
-        assert f"taskd-net {name} Worker/0/3 --at 10.0.0.7:9601" in words
+        for name in ("trace", "ping"):
+            assert f"taskd-net {name} Worker/0/3 --at 10.0.0.7:9601" in words
+        assert 'Metrics: taskd_net_node{position="Proxy/0"} in Prometheus' in words
+        assert "Document: docs/status.md#states" in words
+        made.lose(["Worker/0/3"])
+        await page.wait_for_function(
+            "() => document.getElementById('details').innerText.includes('docs/status-page.md#reasons-of-a-loss')"
+        )
+        await page.click(node("Mgr/0"))
+        assert "Metrics: none; Mgr/0 serves them with --metrics-port 9090" in await page.inner_text("#details")
+    async with Stand(made, metrics="0.0.0.0:9090") as stand, Watched(chromium) as page:
+        await page.goto(stand.url + "#node=Mgr/0")
+        await page.wait_for_function(DRAWN)
+        assert await page.get_attribute("#details a", "href") == "http://127.0.0.1:9090/metrics"
 
 
 async def test_node_is_strained_once_messages_have_waited_for_10_s(chromium: Browser) -> None:

@@ -10,9 +10,10 @@ from playwright.async_api import Browser, Page
 
 from taskd_net import observe_limits
 from taskd_net.page import StatusPage
+from taskd_net.position import Position
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
-from tests.cli.processes import Command
+from tests.cli.processes import Command, Daemon
 from tests.page.meshes import Made
 from tests.page.stand import Stand
 from tests.peers.mesh import Mesh
@@ -122,10 +123,9 @@ async def test_a_page_that_is_opened_after_a_kill_shows_what_led_there(
     async with Mesh() as mesh:
         mgr = await mesh.mgr()
         async with StatusPage(mgr) as status:
-            history = status._recorder._history
             async with Command("listen", "--as", "Worker/0/1", "--upstream", str(mgr.address)) as victim:
                 await victim.said("ready")
-                await until(lambda: len(history.document(mgr.view.wall())["series"]["times"]) > 4)
+                await until(lambda: _samples(status, mgr.view.wall()) > 2)
                 victim.signal(signal.SIGKILL)
                 await until(lambda: len(_kinds(status)) == 2)
             async with Watched(chromium) as page:
@@ -134,12 +134,43 @@ async def test_a_page_that_is_opened_after_a_kill_shows_what_led_there(
                 await page.wait_for_selector("#events li")
                 said = await events(page)
                 assert [each.split(":")[0] for each in said] == ["lost", "joined"]
-                assert said[0] != "lost" and "direct link" in said[1]
+                assert said[0] != "lost" and " link, from " in said[1]
                 in_flight = "#details .plot:has-text('In flight') path.one"
                 assert str(await page.get_attribute(in_flight, "d")).startswith("M")
                 await page.keyboard.press("Escape")
                 assert await points(page) > 2
                 print(f"\nopened after the kill: {said}")
+
+
+async def test_details_tell_a_frozen_an_ousted_and_a_stopped_node_apart(chromium: Browser, tmp_path: Path) -> None:
+    async with (
+        Daemon("mgr", "--http-port", "0", logs=tmp_path) as mgr,
+        Daemon("proxy", "--upstream", mgr.address, logs=tmp_path) as proxy,
+        Command("listen", "--as", "Worker/0/1", "--upstream", proxy.address) as frozen,
+        Command("listen", "--as", "Worker/0/2", "--upstream", proxy.address) as ousted,
+        Watched(chromium) as page,
+    ):
+        for one in (frozen, ousted):
+            await one.said("ready")
+        frozen.signal(signal.SIGSTOP)
+        await page.goto((await mgr.said(r"page_listening .*url=(http://127\.0\.0\.1:\d+/)"))[1])
+        await page.click(node("Worker/0/2"))
+        await page.wait_for_selector("#events .joined")
+        async with Command("listen", "--as", "Worker/0/2", "--upstream", proxy.address) as newcomer:
+            await newcomer.said("ready")
+            await page.wait_for_selector("#events .joined_again")
+        await page.click(node("Worker/0/1"))
+        await page.wait_for_selector("#events .not_answering")
+        assert "not answering since" in await page.inner_text("#details .state")
+        proxy.signal(signal.SIGTERM)
+        await page.click(node("Proxy/0"))
+        await page.wait_for_selector("#events .stopped")
+
+
+def _samples(status: StatusPage, now: float) -> int:
+    """The samples of the Worker: those of the whole mesh begin before it has joined."""
+    series = status._recorder._history.document(now, Position.worker(0, 1))["series"]
+    return sum(value is not None for value in series["in_flight"])
 
 
 def _kinds(status: StatusPage) -> list[str]:

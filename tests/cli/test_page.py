@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import urllib.request
 from pathlib import Path
@@ -34,6 +35,16 @@ async def test_a_daemon_serves_its_page_and_ends_with_it_open(tmp_path: Path) ->
         mgr.signal(signal.SIGTERM)
         assert await mgr.exit_code() == 0
         writer.close()
+
+
+async def test_page_leads_to_the_metrics_of_its_daemon(tmp_path: Path) -> None:
+    async with Daemon("mgr", "--http-port", "0", "--metrics-port", "0", logs=tmp_path) as mgr:
+        metrics = (await mgr.said(r"metrics_listening\s+.*address=(127\.0\.0\.1:\d+)"))[1]
+        url = (await mgr.said(r"page_listening\s+.*url=(http://127\.0\.0\.1:\d+/)"))[1]
+        _, tree = await asyncio.to_thread(get, url + "tree")
+        assert json.loads(tree)["metrics"] == metrics
+        status, text = await asyncio.to_thread(get, f"http://{metrics}/metrics")
+        assert status == 200 and 'taskd_net_node{position="Mgr/0"' in text
 
 
 async def test_the_page_may_be_elsewhere_and_is_off_by_default(tmp_path: Path) -> None:

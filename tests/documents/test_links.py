@@ -17,6 +17,12 @@ def prose(page: Path) -> str:
     return re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a document's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_documents_link_to_what_is_there() -> None:
     missing = []
     for page in PAGES:
@@ -30,10 +36,19 @@ def test_anchors_are_headings() -> None:
     for page in PAGES:
         for target, anchor in re.findall(r"\]\(([^)#\s]*)#([\w-]+)\)", page.read_text()):
             to = page.parent / target if target else page
-            headings = re.findall(r"^#+ (.*)$", to.read_text(), re.MULTILINE) if to.suffix == ".md" else [anchor]
-            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-            if anchor not in anchors:
+            if to.suffix == ".md" and anchor not in anchors(to):
                 missing.append((page.name, target, anchor))
+    assert missing == []
+
+
+def test_documents_that_the_status_page_names_are_there() -> None:
+    named = {
+        each
+        for script in (ROOT / "taskd_net" / "page" / "face").glob("*.js")
+        for each in re.findall(r"\"(docs/[\w/-]+\.md)#([\w-]+)\"", script.read_text())
+    }
+    assert len(named) >= 5
+    missing = [(page, anchor) for page, anchor in named if anchor not in anchors(ROOT / page)]
     assert missing == []
 
 

@@ -27,6 +27,7 @@ class Stand:
         port: where; 0: any free one.
         life: tells it from an earlier one at the same port.
         job: the state of the job; None: there is no Manager.
+        metrics: where the node serves its metrics.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Stand:
         port: int = 0,
         life: str = "one",
         job: JobView | None = None,
+        metrics: str | None = None,
     ) -> None:
         self.made = made
         self.job = job
         self._pace = pace
         self._nap = nap
+        self._metrics = metrics
         self._feed = Feed(Position.mgr(), expected, life)
         self.history = History(Position.mgr(), life)
         self.port = port
@@ -68,7 +71,7 @@ class Stand:
         for _ in self._feed.look(self.made.now, self.made.entries(), self.job):
             pass
         self.record()
-        return f'{{"ask_again":{self._nap},' + self._feed.answer(since)[1:]
+        return f'{{"ask_again":{self._nap},"metrics":{json_line(self._metrics)},' + self._feed.answer(since)[1:]
 
     def record(self) -> None:
         """Let the history take a look."""

@@ -46,6 +46,14 @@ async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.Monke
     await looking.close()
 
 
+async def test_answer_names_the_address_of_the_metrics(mesh: Mesh) -> None:
+    looking = Looking(await mesh.mgr())
+    assert json.loads(await looking.answer(""))["metrics"] is None
+    looking.metrics = "127.0.0.1:9090"
+    assert json.loads(await looking.answer(""))["metrics"] == "127.0.0.1:9090"
+    await looking.close()
+
+
 async def test_next_look_comes_after_the_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
     mgr = await mesh.mgr()

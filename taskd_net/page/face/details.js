@@ -3,6 +3,16 @@
 // States of which it matters since when.
 const AWAY = ["not_answering", "lost", "gone", "cut_off", "finished", "stopped"];
 
+// The documents on a state, and on what is to be done.
+const DOCUMENTS = {
+  strained: "docs/operators-guide.md#an-inbox-is-full",
+  not_answering: "docs/operators-guide.md#a-worker-is-frozen",
+  never_seen: "docs/operators-guide.md#a-rank-never-joined",
+  lost: "docs/status-page.md#reasons-of-a-loss",
+  gone: "docs/status-page.md#reasons-of-a-loss",
+};
+const ALL_STATES = "docs/status.md#states";
+
 const details = document.getElementById("details");
 
 function sentence(node) {
@@ -78,7 +88,7 @@ function ofNode(node) {
     html("p", { class: "state" }, swatch(state), html("span", {}, stateInWords(node, state))),
   ];
   if (state === "never_seen") {
-    return [...head, html("h3", {}, "What to do"), html("p", { class: "muted" }, `It is expected by the size of the job, and has never joined. Was its process started, and is its upstream the address of ${mesh.nodes.has(node.parent) ? nameOf(mesh.all.get(node.parent)) : `Proxy ${node.server_rank}`}?`)];
+    return [...head, html("h3", {}, "What to do"), html("p", { class: "muted" }, `It is expected by the size of the job, and has never joined. Was its process started, and is its upstream the address of ${mesh.nodes.has(node.parent) ? nameOf(mesh.all.get(node.parent)) : `Proxy ${node.server_rank}`}?`), ...closer(node, state)];
   }
   const at = node.position;
   if (node.parent) {
@@ -89,7 +99,7 @@ function ofNode(node) {
       plot("In flight", [{ name: "", points: series(at, IN_FLIGHT) }], number),
     );
   }
-  return [...head, ...happened(node), ...links(node), ...inbox(node), ...about(node), ...commands(node)];
+  return [...head, ...happened(node), ...links(node), ...inbox(node), ...about(node), ...closer(node, state)];
 }
 
 function stateInWords(node, state) {
@@ -149,9 +159,22 @@ function about(node) {
   return [html("h3", {}, "About it"), table(rows.filter(([, value]) => value !== null))];
 }
 
-function commands(node) {
+// The commands, the metrics and the document that look closer at a node.
+function closer(node, state) {
   const at = mesh.all.get(mesh.head.node)?.listen ? ` --at ${ownAddress()}` : "";
-  return [html("h3", {}, "Look closer"), ...["trace", "ping"].map((name) => html("p", {}, html("code", {}, `taskd-net ${name} ${node.position}${at}`)))];
+  const commands = ["trace", "ping"].map((name) => html("code", {}, `taskd-net ${name} ${node.position}${at}`));
+  const lines = [...commands.map((one) => [one]), ["Metrics: ", ...metrics(node)], ["Document: ", html("code", {}, DOCUMENTS[state] ?? ALL_STATES)]];
+  return [html("h3", {}, "Look closer"), ...lines.map((line) => html("p", {}, ...line))];
+}
+
+// The metrics of the node itself, or of the Proxy above it; those of other nodes are found in Prometheus.
+function metrics(node) {
+  const of = ["Mgr", "Proxy"].includes(node.role) || !node.parent ? node.position : node.parent;
+  if (of !== mesh.head.node) return [html("code", {}, `taskd_net_node{position="${of}"}`), " in Prometheus"];
+  if (!mesh.head.metrics) return [`none; ${of} serves them with `, html("code", {}, "--metrics-port 9090")];
+  const address = `${reached(mesh.head.metrics)}/metrics`;
+  const link = () => html("a", { class: "link", href: `${location.protocol}//${address}`, target: "_blank", rel: "noopener", "data-key": "metrics" }, address);
+  return [saved ? html("code", {}, address) : link()];
 }
 
 function table(rows) {

@@ -35,9 +35,13 @@ document.getElementById("help").addEventListener("click", showLegend);
 
 // The address of the node whose page this is, as others reach it.
 function ownAddress() {
-  const listen = mesh.all.get(mesh.head.node)?.listen ?? "";
+  return reached(mesh.all.get(mesh.head.node)?.listen ?? "") || "HOST:PORT";
+}
+
+// An address at which this node listens, as others reach it: where it listens on every interface, it has the page's host.
+function reached(listen) {
   const port = listen.slice(listen.lastIndexOf(":") + 1);
-  return /^(0\.0\.0\.0|\[::\]):/.test(listen) ? `${location.hostname || "HOST"}:${port}` : listen || "HOST:PORT";
+  return /^(0\.0\.0\.0|\[::\]):/.test(listen) ? `${location.hostname || "HOST"}:${port}` : listen;
 }
 
 function showEmpty() {
