@@ -27,6 +27,8 @@ FURTHER = 12 13
 
 # Dependency groups come with pip 25.1, and an environment of Python 3.11 begins with pip 23.
 PIP = pip>=25.1
+# pip's own words come first.
+PIP_FAILED = || { echo "$(@D): the packages could not be installed; pip says why above. It needs the index of packages, so a network." >&2; exit 1; }
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
@@ -226,91 +228,91 @@ clean:  ## remove the environments and the files of the tools
   $(TORCH_RANGE:%=.venv-torch-%/bin/python) $(FURTHER:%=.venv-3.%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
-	@echo "setting up $(@D:/bin=)"
+	@echo "setting up $(@D:/bin=): half a minute, and longer where packages are downloaded"
 	@$(PYTHON) -m venv $(@D:/bin=)
 
 .venv/stamp-demo: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all]'
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' $(PIP_FAILED)
 	@touch $@
 
 .venv/stamp-test: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-fuzz: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group fuzz
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group fuzz $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-mutants: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group mutants
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group mutants $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-browser: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group browser
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group browser $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 # With `bench` and `browser`, because their users are checked too.
 .venv/stamp-lint: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test --group browser --group lint
+	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test --group browser --group lint $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
 .venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
-	@.venv-oldest/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(OLDEST)
+	@.venv-oldest/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(OLDEST) $(PIP_FAILED)
 	@touch $@
 
 # The packages of `pip install taskd-net[all]` today, without our own and without the auditor.
 .venv-audit/stamp: pyproject.toml | .venv-audit/bin/python
-	@.venv-audit/bin/python $(PIP_INSTALL) '.[all]'
+	@.venv-audit/bin/python $(PIP_INSTALL) '.[all]' $(PIP_FAILED)
 	@.venv-audit/bin/python -m pip --disable-pip-version-check freeze --exclude taskd-net --exclude setuptools > $(@D)/installed.txt
-	@.venv-audit/bin/python $(PIP_INSTALL) $(AUDIT)
+	@.venv-audit/bin/python $(PIP_INSTALL) $(AUDIT) $(PIP_FAILED)
 	@touch $@
 
 .venv-docs/stamp: pyproject.toml | .venv-docs/bin/python
-	@.venv-docs/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-docs/bin/python $(PIP_INSTALL) -e . --group docs
+	@.venv-docs/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-docs/bin/python $(PIP_INSTALL) -e . --group docs $(PIP_FAILED)
 	@touch $@
 
 .venv-release/stamp: Makefile | .venv-release/bin/python
-	@.venv-release/bin/python $(PIP_INSTALL) $(RELEASE:%='%')
+	@.venv-release/bin/python $(PIP_INSTALL) $(RELEASE:%='%') $(PIP_FAILED)
 	@touch $@
 
 .venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
-	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test $(TORCH)
+	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test $(TORCH) $(PIP_FAILED)
 	@touch $@
 
 .venv-torch/stamp-bench: pyproject.toml Makefile | .venv-torch/bin/python
-	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,bench-training]' --group test $(TORCH)
+	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,bench-training]' --group test $(TORCH) $(PIP_FAILED)
 	@touch $@ .venv-torch/stamp
 
 # A platform without a wheel, and a machine without its index, have no mindspore.
 .venv-mindspore/stamp: pyproject.toml Makefile | .venv-mindspore/bin/python
-	@.venv-mindspore/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
+	@.venv-mindspore/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
 	@if .venv-mindspore/bin/python $(PIP_INSTALL) '$(MINDSPORE)'; then echo with; else echo without; fi > $@
 
 $(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: pyproject.toml | .venv-3.%/bin/python
-	@.venv-3.$*/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test
+	@.venv-3.$*/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
 	@touch $@
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
-	@.venv-torch-$*/bin/python $(PIP_INSTALL) '$(PIP)'
-	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test torch==$*
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test torch==$* $(PIP_FAILED)
 	@touch $@
 
 .venv-proto/stamp: Makefile | .venv-proto/bin/python
-	@.venv-proto/bin/python $(PIP_INSTALL) $(PROTO_TOOLS)
+	@.venv-proto/bin/python $(PIP_INSTALL) $(PROTO_TOOLS) $(PIP_FAILED)
 	@touch $@

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from taskd_net import __version__
 from tests.documents.pages import PAGES, ROOT
 from tests.install.release import MINORS, minor_of, pythons
 
@@ -27,6 +28,11 @@ def test_classifiers_name_the_pythons_that_a_release_is_tried_with() -> None:
     assert named == set(MINORS)
     further = re.search(r"(?m)^FURTHER = (.*)$", (ROOT / "Makefile").read_text())
     assert further is not None and named == {11, *map(int, further[1].split())}
+
+
+def test_version_has_a_dated_section_in_the_changelog() -> None:
+    sections = re.findall(r"(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text())
+    assert sections[:1] == [__version__]
 
 
 def pinned() -> dict[str, Version]:
