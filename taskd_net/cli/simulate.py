@@ -52,8 +52,6 @@ def simulate(nodes: int, http_port: str, listen: str, pause: float, seed: int) -
     from taskd_net.demo.crowd import Crowd, Happening, allow_files
     from taskd_net.page import StatusPage
 
-    # Every loss here is meant, and said in words.
-    logging.getLogger("taskd_net").setLevel(logging.ERROR)
     began = time.monotonic()
     if (limit := allow_files(nodes)) is not None:
         say(f"The limit on open files is {limit}, which may be too low for {nodes} nodes: ulimit -n", err=True)
@@ -71,10 +69,15 @@ def simulate(nodes: int, http_port: str, listen: str, pause: float, seed: int) -
             crowd.begin(pause)
             await crowd.wait()
 
+    logger = logging.getLogger("taskd_net")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # every loss here is meant, and said in words
     try:
         stopped = run_until_signal(run)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    finally:
+        logger.setLevel(level)
     if stopped is not None:
         say("Every node has ended.", err=True)
         sys.exit(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import urllib.request
 
@@ -53,6 +54,8 @@ def get(url: str) -> bytes:
     [(["--nodes", "2"], "2 is not in the range"), (["--http-port", "x"], "'x'"), (["--listen", "nowhere"], "nowhere")],
 )
 def test_wrong_arguments_are_named(arguments: list[str], words: str) -> None:
+    level = logging.getLogger("taskd_net").level
     result = CliRunner().invoke(simulate, arguments)
+    assert logging.getLogger("taskd_net").level == level
     assert result.exit_code in (1, 2)
     assert words in result.output
