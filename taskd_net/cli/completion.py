@@ -53,7 +53,7 @@ async def _known(ctx: click.Context) -> list[str]:
         AskFailed: the node does not answer in time.
     """
     name = "at" if "at" in ctx.params else "upstream"
-    async with NodeClient(upstreams.parse(ctx.params[name], name)[0], ASK_S, tls_of(ctx)) as client:
+    async with NodeClient(upstreams.parse(ctx.params[name], name), ASK_S, tls_of(ctx)) as client:
         mesh = await client.mesh()
     known = sorted((position for position, _ in mesh.nodes), key=tree_order)
     return ["Mgr" if position.role == Role.MGR else str(position) for position in known]

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from taskd_net import ConfigError
-from taskd_net.address import Address
+from taskd_net import ConfigError, upstreams
 from taskd_net.cli import contexts
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.lines import say, say_json
@@ -63,7 +62,7 @@ def add(ctx: click.Context, /, name: str, use: bool, **given: Any) -> None:
         raise click.UsageError(f"NAME is {shown(name)}; expected a name, and not {contexts.NONE}")
     if given["at"] is None:
         raise click.UsageError("at is missing; expected --at HOST:PORT")
-    Address.parse(given["at"], "at")
+    upstreams.parse(given["at"], "at")
     tls_of(ctx)
     kept = contexts.load()
     if name in kept.settings:

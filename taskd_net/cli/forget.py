@@ -7,8 +7,7 @@ import sys
 
 import click
 
-from taskd_net import Position
-from taskd_net.address import Address
+from taskd_net import Position, upstreams
 from taskd_net.cli.command import command, to_position
 from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say, say_json
@@ -49,10 +48,10 @@ def forget(ctx: click.Context, /, position: Position, as_json: bool, at: str, ti
       2      a flag, a variable, the file or POSITION is wrong
       3      nobody at --at who can be asked
     """
-    address, tls = Address.parse(at, "at"), tls_of(ctx)
+    addresses, tls = upstreams.parse(at, "at"), tls_of(ctx)
 
     async def asked() -> State | None:
-        async with NodeClient(address, timeout, tls) as client:
+        async with NodeClient(addresses, timeout, tls) as client:
             return await client.forget(position)
 
     try:

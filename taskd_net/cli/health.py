@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 import click
 
+from taskd_net import upstreams
 from taskd_net.address import Address
 from taskd_net.cli.command import command
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, ask_health
+from taskd_net.tls.files import Tls
 
 
 @command(
@@ -39,16 +42,26 @@ def health(ctx: click.Context, /, at: str, service: str, as_json: bool, timeout:
       2      a flag, a variable or the file is wrong
       3      nobody at --at who can be asked, or no service of that name
     """
-    address = Address.parse(at, "at")
-    said = {"address": str(address), "service": service}
+    addresses = upstreams.parse(at, "at")
     try:
-        status = asyncio.run(ask_health(address, service, timeout, tls_of(ctx)))
+        address, status = asyncio.run(_first(addresses, service, timeout, tls_of(ctx)))
     except AskFailed as error:
         if as_json:
-            say_json({**said, "status": None, "detail": str(error)})
+            say_json({"address": at, "service": service, "status": None, "detail": str(error)})
         raise
     if as_json:
-        say_json({**said, "status": status})
+        say_json({"address": str(address), "service": service, "status": status})
     else:
         say(status)
     sys.exit(0 if status == "SERVING" else 1)
+
+
+async def _first(addresses: Sequence[Address], service: str, timeout: float, tls: Tls | None) -> tuple[Address, str]:
+    """The first of some addresses that answers, and the health there."""
+    for left, address in zip(reversed(range(len(addresses))), addresses, strict=True):
+        try:
+            return address, await ask_health(address, service, timeout / len(addresses), tls)
+        except AskFailed as error:
+            if not (left and error.unreached):
+                raise
+    raise AssertionError("an address at least")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from taskd_net.address import Address
+from taskd_net import upstreams
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import draw
 from taskd_net.cli.lines import Screen, say_json
@@ -60,5 +60,5 @@ def job(ctx: click.Context, /, at: str, watch: bool, everything: bool, as_json: 
         else:
             screen.say_all(draw(answer, everything=everything), again=watch)
 
-    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
+    repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
     sys.exit(1 if trouble else 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import click
 
+from taskd_net import upstreams
 from taskd_net.address import Address
 from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.lines import say
@@ -33,18 +34,18 @@ def look(
         ConfigError: a setting is not usable.
         AskFailed: as for `repeat`.
     """
-    address = Address.parse(ctx.params["at"], "at")
+    addresses = upstreams.parse(ctx.params["at"], "at")
     expected = Expected.parse(ctx.params["expect"]) if ctx.params["expect"] is not None else None
 
     async def ask(client: NodeClient) -> Document:
         return document(await client.mesh(), expected)
 
-    repeat(ctx, address, ask, show, interval=interval, count=count, pressed=pressed)
+    repeat(ctx, addresses, ask, show, interval=interval, count=count, pressed=pressed)
 
 
 def repeat(
     ctx: click.Context,
-    address: Address,
+    addresses: Sequence[Address],
     ask: Callable[[NodeClient], Awaitable[Document]],
     show: Show,
     *,
@@ -64,7 +65,7 @@ def repeat(
 
     async def show_all() -> None:
         shown = 0
-        async with NodeClient(address, ctx.params["timeout"], tls) as client:
+        async with NodeClient(addresses, ctx.params["timeout"], tls) as client:
             while True:
                 try:
                     answer = await ask(client)

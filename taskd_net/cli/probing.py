@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import click
 
-from taskd_net import Ack, Code, Position
-from taskd_net.address import Address
+from taskd_net import Ack, Code, Position, upstreams
 from taskd_net.cli.settings import tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.codes import describe
@@ -32,10 +31,10 @@ def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, Non
         ConfigError: the address or a file of TLS is not usable.
         AskFailed: the node cannot be asked.
     """
-    address, tls = Address.parse(ctx.params["at"], "at"), tls_of(ctx)
+    addresses, tls = upstreams.parse(ctx.params["at"], "at"), tls_of(ctx)
 
     async def asked() -> None:
-        async with NodeClient(address, REACH_S, tls) as client:
+        async with NodeClient(addresses, REACH_S, tls) as client:
             await work(client)
 
     return run_until_signal(asked)

@@ -32,7 +32,8 @@ class CommandSettings:
     """The settings of the commands beside those of a node.
 
     Args:
-        at: Address of the node that is asked: a Mgr or a Proxy. A Proxy knows its own part of the tree.
+        at: Address of the node that is asked: a Mgr or a Proxy. A Proxy knows its own part of the tree. Of several,
+            with commas, the first that answers is asked.
         as_: Position to take. A position in use is taken over: its owner is cut off.
         mtype: Kind of the message, a word between sender and receiver.
         timeout: Seconds for the answer.
@@ -57,7 +58,7 @@ class CommandSettings:
         log_stdout: Log lines on the console, which is stderr. The name is TaskD's.
     """
 
-    at: str = setting(Kind.ADDRESS, "127.0.0.1:9601")
+    at: str = setting(Kind.ADDRESSES, "127.0.0.1:9601")
     as_: str | None = setting(Kind.POSITION, None)
     mtype: str = setting(Kind.TEXT, "default")
     timeout: float | None = setting(Kind.PERIOD, 5.0, most=limits.TIMEOUT_MAX_S)

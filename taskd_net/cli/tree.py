@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from taskd_net.address import Address
+from taskd_net import upstreams
 from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import devices
@@ -75,5 +75,5 @@ def tree(
                 [*draw(mesh, everything=everything), *(devices(mesh) if "devices" in mesh else ())], again=watch
             )
 
-    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
+    repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)

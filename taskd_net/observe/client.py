@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -61,24 +61,26 @@ class NodeClient:
     """A connection to one listening node. As a context it is closed at the end.
 
     Args:
-        address: where the node listens.
-        timeout: seconds until an answer at the latest. Series of probes take as long as they take.
+        address: where the node listens; of several, the first that answers is asked, until it does so no more.
+        timeout: seconds until an answer at the latest. Series of probes take as long as they take: ask `about` first.
         tls: the files to speak TLS with, as a child would; None: plain text.
 
     Raises:
         ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
-        self._address = address
-        self._timeout = timeout
-        self._channel = channel_to(address, tls)
+    def __init__(self, address: Address | Sequence[Address], timeout: float, tls: Tls | None = None) -> None:
+        self._addresses = (address,) if isinstance(address, Address) else tuple(address)
+        self._timeout = timeout / len(self._addresses)
+        self._channels = [channel_to(each, tls) for each in self._addresses]
+        self._asked = 0
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._channel.close()
+        for channel in self._channels:
+            await channel.close()
 
     async def about(self) -> About:
         """The node's description of itself.
@@ -157,13 +159,32 @@ class NodeClient:
             yield echo
 
     async def _ask(self, method: str, request: bytes, read: Callable[[bytes], _Answer]) -> _Answer:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
-        try:
-            return read(await call(request, timeout=self._timeout))
-        except Refusal as refusal:
-            raise AskFailed(f"{self._address}: {refusal}") from refusal
-        except grpc.aio.AioRpcError as error:
-            raise self._explain(error) from error
+        unreached: list[AskFailed] = []
+        for _ in self._addresses:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+            try:
+                return read(await call(request, timeout=self._timeout))
+            except Refusal as refusal:
+                raise AskFailed(f"{self._address}: {refusal}") from refusal
+            except grpc.aio.AioRpcError as error:
+                failed = self._explain(error)
+                if not failed.unreached:
+                    raise failed from error
+                failed.__cause__ = error
+                unreached.append(failed)
+                self._asked = (self._asked + 1) % len(self._addresses)
+        if len(unreached) == 1:
+            raise unreached[0]
+        connected = any(failed.connected for failed in unreached)
+        raise AskFailed("; ".join(map(str, unreached)), connected=connected, unreached=True)
+
+    @property
+    def _address(self) -> Address:
+        return self._addresses[self._asked]
+
+    @property
+    def _channel(self) -> grpc.aio.Channel:
+        return self._channels[self._asked]
 
     async def _stream(self, name: str, request: bytes) -> AsyncIterator[Echo]:
         method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(f"/{PROBE_SERVICE}/{name}")

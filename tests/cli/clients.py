@@ -35,8 +35,8 @@ class Client:
         self.answers = list(answers)
         self.asked: list[object] = []
 
-    def __call__(self, address: Address, timeout: float, tls: Tls | None) -> Self:
-        self.asked.append((str(address), timeout, tls))
+    def __call__(self, addresses: Sequence[Address], timeout: float, tls: Tls | None) -> Self:
+        self.asked.append((",".join(map(str, addresses)), timeout, tls))
         return self
 
     async def __aenter__(self) -> Self:

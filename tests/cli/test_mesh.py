@@ -26,7 +26,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, client: Client, count: int, expect: 
     """The documents that are shown."""
     monkeypatch.setattr(module, "NodeClient", client)
     ctx = click.Context(click.Command("tree"))
-    ctx.params = {"at": "h:1", "expect": expect, "timeout": 7.0, "enable_tls": None}
+    ctx.params = {"at": "h:1,i:2", "expect": expect, "timeout": 7.0, "enable_tls": None}
     shown: list[Document] = []
     look(ctx, shown.append, interval=0.0, count=count)
     return shown
@@ -35,7 +35,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, client: Client, count: int, expect: 
 def test_it_is_shown_as_often_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(LOST, JOINED, JOINED)
     states = [document["summary"]["lost"] for document in looked(monkeypatch, client, 2)]
-    assert (states, client.asked, len(client.answers)) == ([1, 0], [("h:1", 7.0, None)], 1)
+    assert (states, client.asked, len(client.answers)) == ([1, 0], [("h:1,i:2", 7.0, None)], 1)
 
 
 def test_nobody_to_ask_at_first_is_an_end_and_later_a_line(

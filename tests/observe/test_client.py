@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import grpc
 import pytest
 
-from taskd_net import Code, Position
+from taskd_net import Code, Position, upstreams
 from taskd_net.address import Address
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager, NotForgotten, ask_health
@@ -42,6 +43,24 @@ async def test_one_client_asks_everything(mesh: Mesh) -> None:
         await worker.close(orderly=False)
         await mesh.logged("child_lost")
         assert await asking.forget(worker.position) is State.LOST
+
+
+async def test_of_several_addresses_the_first_that_answers_is_asked(mesh: Mesh) -> None:
+    first, second = await mesh.mgr(), await mesh.mgr()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        frozen = f"127.0.0.1:{silent.getsockname()[1]}"
+        addresses = upstreams.parse(f"{frozen},{first.address},{second.address}")
+        async with NodeClient(addresses, 3.0) as asking:
+            assert (await asking.mesh()).root == first.position
+            assert asking._address == addresses[1]
+            await first.close()
+            assert (await asking.about()).position == second.position
+            await second.close()
+            with pytest.raises(
+                AskFailed, match=f"no node answers at {second.address}; .*{frozen} within 1 s; "
+            ) as failed:
+                await asking.job()
+            assert failed.value.unreached
 
 
 async def test_node_that_decides_nothing_has_no_job(mesh: Mesh) -> None:

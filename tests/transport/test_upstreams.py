@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -26,6 +27,7 @@ from tests.links.pipes import FakeNode
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, address_of, free_address, soon
+from tests.peers.original.cluster import Originals
 from tests.peers.parent import RawParent
 
 
@@ -152,6 +154,25 @@ async def test_old_parent_that_lives_holds_the_place_for_the_grace_time(mesh: Me
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("theirs_first", [True, False])
+async def test_move_between_a_proxy_of_the_original_s_and_one_of_ours(mesh: Mesh, *, theirs_first: bool) -> None:
+    """The peers have other links, pings and announcements: the node finds out at each join."""
+    mgr = await mesh.mgr()
+    async with Originals() as originals:
+        theirs, ours = await originals.start("Proxy/0", mgr), await mesh.proxy(1, mgr)
+        addresses = [theirs.address, address_of(ours)]
+        first, second = addresses if theirs_first else reversed(addresses)
+        worker = await mesh.worker(0, 0, f"{first},{second}")
+        assert (await soon(worker.send("up", to="Mgr", timeout=10))).ok
+        assert (await soon(mgr.send("down", to=worker.position, timeout=10))).ok
+        await (theirs.kill() if theirs_first else ours.close())
+        await mesh.logged("joined", node=worker.position, upstream=second)
+        assert (await soon(worker.send("up", to="Mgr", timeout=10))).ok
+        assert (await soon(mgr.send("down", to=worker.position, timeout=10))).ok
+        assert [(await worker.take()).body for _ in range(2)] == ["down", "down"]
+
+
+@pytest.mark.timeout(60)
 async def test_each_address_needs_its_name_in_the_certificate(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +202,12 @@ async def test_second_manager_takes_over_when_the_first_is_killed(tmp_path: Path
             code, _, errors = await run("send", "Worker/0/0", "hello", "--upstream", both, "--timeout", "20")
             assert code == 0, errors
             assert "hello" in await leaf.line()
+            code, output, errors = await run("tree", "--at", both)
+            assert "Worker/0/0" in output, errors
+            code, output, errors = await run("health", "--at", both, "--json")
+            assert (code, json.loads(output)["address"]) == (0, second.address), errors
+            code, output, _ = await run("ping", "Worker/0/0", "--count", "1", "--at", both)
+            assert code == 0, output
 
 
 PAUSE = -1

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import click
 
-from taskd_net import Ack, Node, Position
-from taskd_net.address import Address
+from taskd_net import Ack, Node, Position, upstreams
 from taskd_net.body import Body
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.job_lines import devices
@@ -146,7 +145,7 @@ def listing(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
         else:
             screen.say_all(devices(answer)[1:] or [("the Manager has no rules for faults of devices", "")], again=False)
 
-    repeat(ctx, Address.parse(at, "at"), ask, show, interval=1.0, count=1)
+    repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=1)
     sys.exit(1 if isolated else 0)
 
 
