@@ -53,7 +53,7 @@ SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --dura
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -151,6 +151,17 @@ alerts: .venv/stamp-test  ## the alert rules by promtool, and a Prometheus that 
 	  { apt-get download -qq prometheus 2>/dev/null || { apt-get update -qq && apt-get download -qq prometheus; }; } && \
 	  dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
 	@PATH="$$PATH:$$PWD/$(PROMETHEUS)/usr/bin" .venv/bin/python -m pytest -m prometheus tests/deploy $(ARGS)
+
+ETCD = build/etcd
+etcd: .venv/stamp-test  ## the Manager's state in a real etcd
+	@command -v etcd >/dev/null || test -x $(ETCD)/usr/bin/etcd || { \
+	  command -v apt-get >/dev/null || { \
+	    echo "make etcd needs the command etcd; Debian has it in the package etcd-server" >&2; exit 1; }; \
+	  echo "unpacking Debian's etcd-server into $(ETCD)"; \
+	  mkdir -p $(ETCD) && cd $(ETCD) && \
+	  { apt-get download -qq etcd-server 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server; }; } && \
+	  dpkg -x etcd-server_*.deb . && rm etcd-server_*.deb; }
+	@.venv/bin/python -m pytest tests/etcd $(ARGS)
 
 # It needs no forge and no other host: files outside docs/ that a document links to are pages of it, too.
 docs: .venv-docs/stamp  ## build the site of the documents into build/site, and check its links and anchors

@@ -8,7 +8,7 @@ that is older than the tools that made it, so the tools are the oldest that the 
 
 The files in `proto/` are the public ones. What is compiled is a copy with two changes:
 
-- A package of ours is put in where the public file has none. Message names are registered in one descriptor pool per
+- A package of ours is put in where the public file has none, or that of somebody else. Message names are registered in one descriptor pool per
   process, and this library lives inside other people's training scripts: a global `Ack` or `Message` collides with
   anybody else's, and TaskD's own client of ClusterD may be there too. The name of a message's package is not on the
   wire, so the bytes are the same.
@@ -36,17 +36,23 @@ ROOT = PROTO.parent
 WIRE = Path("taskd_net/wire")
 DESCRIPTORS = WIRE / "public.binpb"
 
-CLUSTERD = ("datatrace.proto", "recover.proto")
-"""Services of ClusterD, of which this package is a client."""
+CLIENT_OF = {
+    "datatrace.proto": "taskd_net.clusterd",
+    "etcd.proto": "taskd_net.etcd",
+    "recover.proto": "taskd_net.clusterd",
+}
+"""Files with services of others, of which this package is a client, and our packages for their messages."""
 
 _SYNTAX = re.compile(r'^syntax = "proto3";$', re.MULTILINE)
 _PACKAGE = re.compile(r"^package ", re.MULTILINE)
+_FOREIGN_PACKAGE = re.compile(r"^package (?!taskd_net)[\w.]+;$", re.MULTILINE)
 # Ends at the first line that is a closing brace alone: that of the service, as its members are indented.
 _SERVICE = re.compile(r"^service \w+ \{$.*?^\}$", re.MULTILINE | re.DOTALL)
 
 
 def embedded(source: str, package: str) -> str:
     """Return the public proto file `source` as it is compiled: in a package of ours, without services."""
+    source = _FOREIGN_PACKAGE.sub(f"package {package};", source)
     if not _PACKAGE.search(source):
         source, found = _SYNTAX.subn(rf"\g<0>\npackage {package};", source)
         if found != 1:
@@ -66,12 +72,12 @@ def generate() -> dict[Path, bytes]:
         names = []
         for proto in sorted(PROTO.glob("*.proto")):
             name = WIRE / proto.name
-            package = "taskd_net.clusterd" if proto.name in CLUSTERD else "taskd_net.wire"
+            package = CLIENT_OF.get(proto.name, "taskd_net.wire")
             (include / name).write_text(embedded(proto.read_text(encoding="utf-8"), package), encoding="utf-8")
             names.append(name.as_posix())
         compiler = [sys.executable, "-m", "grpc_tools.protoc"]
         subprocess.run([*compiler, f"-I{include}", f"--python_out={out}", f"--pyi_out={out}", *names], check=True)
-        public = [f"-I{PROTO}", *(proto.name for proto in sorted(PROTO.glob("*.proto")) if proto.name not in CLUSTERD)]
+        public = [f"-I{PROTO}", *(proto.name for proto in sorted(PROTO.glob("*.proto")) if proto.name not in CLIENT_OF)]
         subprocess.run([*compiler, f"--descriptor_set_out={out / DESCRIPTORS}", *public], check=True)
         return {path.relative_to(out): path.read_bytes() for path in sorted(out.rglob("*.*"))}
 

@@ -109,6 +109,44 @@ STORE_OPEN_S: Final = 10.0
 STORE_AGAIN_S: Final = 5.0
 """Seconds after a failed commit before the next attempt."""
 
+LEASE_S: Final = 5
+"""Seconds without a sign of life after which a Manager with its state in etcd leads no more. etcd grants whole seconds,
+and by default none below two."""
+
+LEASE_RENEW_S: Final = 1.6
+"""Seconds between two renewals of the lease: two may be lost before it ends."""
+
+LEASE_MARGIN_S: Final = 0.5
+"""Seconds before the end of the lease at which its holder stops deciding: far more than two clocks differ in 5 s."""
+
+LEADER_LOOK_S: Final = 0.25
+"""Seconds between two looks at the lease of another Manager."""
+
+LEADER_GONE_S: Final = 8.0
+"""Seconds that a Manager waits at its start for the lease of one before it, which may have been killed a moment ago."""
+
+ETCD_TRY_S: Final = 0.7
+"""Seconds for one member of etcd to answer before the next one is asked. A commit takes milliseconds; an election among
+the members takes one or two seconds."""
+
+ETCD_CALL_S: Final = 3.0
+"""Seconds for one request to etcd, over all members."""
+
+ETCD_AGAIN_S: Final = 0.2
+"""Seconds before a commit that no member has answered is tried again."""
+
+ETCD_COMMIT_KEYS: Final = 100
+"""Keys in one request to etcd, which takes 128 by default."""
+
+ETCD_COMMIT_CHARS: Final = 400_000
+"""Characters in one request to etcd, which takes 1.5 MiB by default; staged as JSON they may double."""
+
+ETCD_VALUE_CHARS: Final = 100_000
+"""Characters of one value in etcd; a longer part of the state takes several."""
+
+ETCD_READ_KEYS: Final = 64
+"""Keys that are read at once: 6.4 MB at most, below what a client of gRPC receives here."""
+
 PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
 

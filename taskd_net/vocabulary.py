@@ -86,6 +86,12 @@ MEANT_FOR: Final = "MeantFor"
 A command may be sent again after that process was replaced. The new process refuses it, and registers.
 """
 
+TERM: Final = "Term"
+"""Key in the extension of a command of a Mgr of this package with its state in etcd: the fencing number of its lease.
+
+It grows with each leader. A receiver of this package refuses a command with a smaller one than it has seen.
+"""
+
 AFTER: Final = "AfterRestart"
 """Key in the extension of a 202 of this package's: the uuid of the last 208 or 209 that the Agent had taken before it.
 

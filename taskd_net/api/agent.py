@@ -45,7 +45,7 @@ from taskd_net.api.operators import LocalWorkers, Operators
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.api.plans import Call, Leave, Plans, PyTorchPlans, Return
 from taskd_net.api.pytorch import PyTorchWorkers
-from taskd_net.api.receiver import from_mgr, read_body
+from taskd_net.api.receiver import Terms, from_mgr, read_body
 from taskd_net.api.supervision import Supervisor, Times
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
@@ -152,6 +152,7 @@ class Agent:
     async def _run(self, node: Node) -> None:
         self._loop = asyncio.get_running_loop()
         self._joins = 0
+        self._terms = Terms()
         self._wakes: asyncio.TimerHandle | None = None
         self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
         self._ends = Ends(lambda: self._feed(Ended()))
@@ -197,6 +198,8 @@ class Agent:
         if not from_mgr(message):
             return
         said = read_body(message)
+        if not self._terms.admits(message, said):
+            return
         src = str(message.src)
         log.info("command", code=said.code, msg_type=said.msg_type, message=said.message, src=src)
         try:

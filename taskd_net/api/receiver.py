@@ -5,14 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
-from taskd_net import job_limits
+from taskd_net import job_limits, vocabulary
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
+from taskd_net.untrusted import natural
 from taskd_net.wire.codec import Message
+
+_TERM_MOST: Final = 2**63 - 1
 
 
 class Receiver:
@@ -76,6 +80,26 @@ def from_mgr(message: Message) -> bool:
         return True
     log.warning("command_refused", src=str(src), uuid=message.uuid, reason="commands come from Mgr/0 alone")
     return False
+
+
+class Terms:
+    """The fencing numbers of the Mgr's commands to one process: a Mgr that was replaced commands nothing more.
+
+    A command without one passes: of a Mgr with its state in a file, or of the original's.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0
+
+    def admits(self, message: Message, body: Body) -> bool:
+        """True for a command of the newest leader seen, or of a newer one; any other is one line in the log."""
+        term = natural(body.extension.get(vocabulary.TERM, "0"), _TERM_MOST) or 0
+        if term == 0 or term >= self._newest:
+            self._newest = max(self._newest, term)
+            return True
+        reason = f"its Mgr led in term {term}, and another one leads since term {self._newest}"
+        log.warning("command_refused", src=str(message.src.identity), uuid=message.uuid, reason=reason)
+        return False
 
 
 def read_body(message: Message) -> Body:

@@ -18,7 +18,7 @@ from taskd_net.api import arguments
 from taskd_net.api.attendant import Attendant
 from taskd_net.api.disk import Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
-from taskd_net.api.receiver import Receiver, from_mgr
+from taskd_net.api.receiver import Receiver, Terms, from_mgr
 from taskd_net.api.reporting import Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
@@ -99,6 +99,7 @@ class Worker:
         registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
         self.reports = Reports(self.node, registration, MTYPE)
         self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember)
+        self._terms = Terms()
         self._receiver = Receiver(self.node, self._take)
         self._switch = SwitchWatch(self._switched)
         self._pruner = Pruner(limit_mb)
@@ -124,8 +125,9 @@ class Worker:
 
     def _take(self, message: Message, body: Body) -> None:
         """Handle a message: the application first, then this package."""
-        if (body.msg_type == ACTION or body.code in WORKER_COMMANDS) and not from_mgr(message):
-            return
+        if body.msg_type == ACTION or body.code in WORKER_COMMANDS:
+            if not from_mgr(message) or not self._terms.admits(message, body):
+                return
         if body.code in PROFILING_COMMANDS:
             self._switch.end()  # the Mgr has the say from now on
         command = Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from taskd_net import job_limits
 from taskd_net.address import Address
+from taskd_net.codes import ConfigError
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
 from taskd_net.schema import Group, Kind, setting
+from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural
 
 if TYPE_CHECKING:
@@ -81,7 +83,12 @@ class ManagerConfig(FaultSettings):
         plugins: Folder with users' plugins (`*.py`, one class each). Everything in it runs in the Manager's process.
         plugin_timeout: Seconds for one call of a user's plugin. Longer lets a slow plugin work, and one that hangs
             keep its stream for longer.
-        state: File for the state, so that a Manager that was killed goes on and repeats nothing.
+        state: File for the state, so that a Manager that was killed goes on and repeats nothing. Or a prefix in etcd,
+            `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`, so that it may go on elsewhere ([high
+            availability](high-availability.md)).
+        state_ca: PEM file with the certificates of etcd's signers. With it etcd is spoken to by TLS.
+        state_key: PEM file with the key for etcd.
+        state_crt: PEM file with the certificate for etcd; its CN is the user of etcd.
         reset_file: File with the platform's `RetryTime`; a change restarts the job's processes.
         process_interval: Milliseconds between two looks of a plugin that waits. Reports and signals are looked at at
             once. TaskD's variable with a value out of range is 100, with a warning.
@@ -112,6 +119,9 @@ class ManagerConfig(FaultSettings):
     plugins: str | None = _manager(Kind.FOLDER, None, unset="none")
     plugin_timeout: float = _manager(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
     state: str | None = _manager(Kind.FILE, None, unset="beside the log file")
+    state_ca: str | None = _manager(Kind.FILE, None, unset="none")
+    state_key: str | None = _manager(Kind.FILE, None, unset="none")
+    state_crt: str | None = _manager(Kind.FILE, None, unset="none")
     reset_file: str = _manager(Kind.FILE, RESET_FILE)
     process_interval: int = _manager(
         Kind.WHOLE,
@@ -131,6 +141,20 @@ class ManagerConfig(FaultSettings):
     resets: bool = False
     nodes: int = 0
     processes_per_node: int = 0
+
+    @property
+    def state_tls(self) -> Tls | None:
+        """The files of etcd's client; None for plain text.
+
+        Raises:
+            ConfigError: one of the three is missing.
+        """
+        given = {"state_ca": self.state_ca, "state_key": self.state_key, "state_crt": self.state_crt}
+        if not any(given.values()):
+            return None
+        if missing := [name for name, path in given.items() if not path]:
+            raise ConfigError(f"{missing[0]} is missing; expected state_ca, state_key and state_crt together")
+        return Tls(ca=str(self.state_ca), client_key=self.state_key, client_crt=self.state_crt)
 
     @property
     def subscribes(self) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import job_limits
+from taskd_net import job_limits, vocabulary
 from taskd_net.body import Body
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
@@ -35,11 +35,15 @@ class Dispatch:
         node: the Mgr.
         answered: takes the uuid and the answer of each attempt, and whether the receiver may have had the command
             already when the send began that was answered. The answer's `receivers` are None for a unicast alone.
+        term: the fencing number of commands that leave now, 0 for none; None where none may leave.
     """
 
-    def __init__(self, node: Node, answered: Callable[[str, Ack, bool], None]) -> None:
+    def __init__(
+        self, node: Node, answered: Callable[[str, Ack, bool], None], term: Callable[[], int | None] = lambda: 0
+    ) -> None:
         self._node = node
         self._answered = answered
+        self._term = term
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._unclear: set[str] = set()
         """Uuids of commands that may have been delivered by a send without an acknowledgement."""
@@ -65,10 +69,14 @@ class Dispatch:
             await asyncio.wait(tasks)
 
     async def _send(self, command: Command) -> None:
-        body = Body(command.msg_type, command.code, command.message, command.extension).to_json()
         known, uuid = self._known(command), command.uuid
 
         async def attempt(left: float) -> Ack:
+            term = self._term()  # for each attempt: the process may have been stopped meanwhile
+            if term is None:
+                return Ack(uuid, Code.NET_STREAM_NOT_INITED, self._node.position)
+            extension = command.extension | ({vocabulary.TERM: str(term)} if term else {})
+            body = Body(command.msg_type, command.code, command.message, extension).to_json()
             ack = await self._node.send(body, to=command.to, mtype=command.mtype, uuid=uuid, timeout=left)
             if not ack.ok and ack.code not in _UNDELIVERED:
                 self._unclear.add(uuid)

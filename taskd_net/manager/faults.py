@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import job_limits
+from taskd_net.etcd.place import is_etcd
 from taskd_net.faults.levels import Action, FaultType, SubHealth
 from taskd_net.faults.rules import CODES_FILE
 from taskd_net.job_view import DeviceView, JobCounters, JobView
@@ -221,4 +222,4 @@ class DeviceFaults:
 def _list_path(config: ManagerConfig) -> str | None:
     if config.fault_separated is not None:
         return config.fault_separated
-    return None if config.state is None else str(Path(config.state).with_name(SEPARATED))
+    return None if config.state is None or is_etcd(config.state) else str(Path(config.state).with_name(SEPARATED))

@@ -19,7 +19,7 @@ from taskd_net.untrusted import json_value
 
 T = TypeVar("T")
 
-_UNMARKED: Final = ("rest", "plugins", "devices")
+UNMARKED: Final = ("rest", "plugins", "devices")
 """Parts that come with each commit, changed or not."""
 
 
@@ -72,7 +72,7 @@ class Keeping:
                 await self._damaged(error)
                 await self._opened()
                 return None
-            self._written = {name: parts[name] for name in _UNMARKED if name in parts}
+            self._written = {name: parts[name] for name in UNMARKED if name in parts}
             return state
         except (OSError, sqlite3.Error, TimeoutError) as error:
             self._failed(now, error)
@@ -99,11 +99,11 @@ class Keeping:
         self._open = False
         return str(await self._call(partial(self._store.set_aside, word)))
 
-    async def save(self, now: float, parts: Mapping[str, str | None]) -> None:
-        """Commit what has changed, unless the last attempt has failed a moment ago."""
+    async def save(self, now: float, parts: Mapping[str, str | None]) -> bool:
+        """Commit what has changed, unless the last attempt has failed a moment ago. Returns True: decisions go on."""
         self._unsaved |= {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
         if now < self.again or not self._unsaved:
-            return
+            return True
         try:
             if self._thread.busy and not self._counters.durable:  # it hangs
                 raise TimeoutError
@@ -113,16 +113,24 @@ class Keeping:
             await self._call(partial(self._store.write, writing))
         except (ConfigError, OSError, sqlite3.Error, TimeoutError) as error:
             self._failed(now, error)
-            return
+            return True
         self._unsaved.clear()
         for name, value in writing.items():
             if value is None:
                 self._written.pop(name, None)
-            elif name in _UNMARKED:
+            elif name in UNMARKED:
                 self._written[name] = value
         if not self._counters.durable:
             self._counters.durable = True
             self._log.info("state_durable", file=str(self._store.path))
+        return True
+
+    def term(self) -> int | None:
+        """0: no other Manager can use the file."""
+        return 0
+
+    def hurry(self) -> None:
+        """The Manager ends: a commit takes a bounded time anyway."""
 
     async def close(self) -> None:
         """Close the file. A failure is one line in the log: what is committed stays so."""

@@ -6,6 +6,16 @@ from collections.abc import Collection
 from typing import Any
 
 from taskd_net.jobs.traffic import Notice
+from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
+
+
+def log_without_effect(log: Any, config: ManagerConfig) -> None:
+    """Log the settings that change nothing."""
+    if (text := ignored_interval()) is not None:
+        log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
+    decisions = config.decisions()
+    if decisions.fault_recover and not decisions.clusterd:
+        log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
 
 
 def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None:

@@ -22,14 +22,15 @@ from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.logger import get_logger
-from taskd_net.manager.config import INTERVAL, ManagerConfig, ignored_interval
+from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.faults import DeviceFaults
 from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
-from taskd_net.manager.keeping import Keeping, decision_part, read_decisions
+from taskd_net.manager.keeping import decision_part, read_decisions
+from taskd_net.manager.kept import Kept, kept
 from taskd_net.manager.loading import users_plugins
-from taskd_net.manager.notices import log_notice
+from taskd_net.manager.notices import log_notice, log_without_effect
 from taskd_net.manager.reports import read_event
 from taskd_net.manager.reset_file import ResetFile
 from taskd_net.manager.resets import OnReset
@@ -96,8 +97,8 @@ class Manager:
         self._history = History()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
-        self._dispatch = Dispatch(node, self._answered)
-        self._keeping: Keeping | None = None
+        self._dispatch = Dispatch(node, self._answered, lambda: 0 if self._keeping is None else self._keeping.term())
+        self._keeping: Kept | None = None
         self._changed = asyncio.Event()
         self._closing = False
         self._unconfirmed: list[Message] = []
@@ -109,12 +110,11 @@ class Manager:
         """Begin to decide.
 
         Raises:
-            ConfigError: a newer release has written the state file, or another process uses it.
+            ConfigError: a newer release has written the state, another process uses it, or etcd does not give it.
         """
         config = self.config
         self._guarded = users_plugins(config, self._wake, self._plugin_failed, self._log)
-        if config.state is not None:
-            self._keeping = Keeping(config.state, config.job_id or "", self._counters, self._log)
+        self._keeping = kept(config, self._node.address or str(self._node.position), self._counters, self._log)
         try:
             seed = os.urandom(SEED_BYTES).hex()
             self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
@@ -125,11 +125,7 @@ class Manager:
         except BaseException:
             await self.close()
             raise
-        if (text := ignored_interval()) is not None:
-            self._log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
-        decisions = config.decisions()
-        if decisions.fault_recover and not decisions.clusterd:
-            self._log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
+        log_without_effect(self._log, config)
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
@@ -205,6 +201,8 @@ class Manager:
         self._node.job_view = None
         self._closing = True
         self._changed.set()
+        if self._keeping is not None:
+            self._keeping.hurry()
         for task in self._tasks[1:]:
             task.cancel()
         if self._tasks:
@@ -337,21 +335,22 @@ class Manager:
             due = self.job.wake <= now
             outcome = self._decide(now) if due else Outcome()
             reports, self._unconfirmed = self._unconfirmed, []
-            if due or retry <= now:
-                await self._save()
+            if (due or retry <= now) and not await self._save():
+                self._node.close_inbox()
+                return  # another Manager leads, and finds nothing of this tick: nothing of it may happen
             if reports:
                 self._node.confirm(reports)
             await self._carry_out(outcome)
-        await self._save()
-        self._node.confirm(self._unconfirmed)
+        if await self._save():
+            self._node.confirm(self._unconfirmed)
 
-    async def _save(self) -> None:
+    async def _save(self) -> bool:
+        """Store what has changed. Returns whether this Manager may act on it."""
         history = self._history
         decisions = dict(decision_part(number, history.get(number)) for number in history.unsaved)
         history.unsaved.clear()
         parts = self.job.unsaved() | decisions
-        if self._keeping is not None:
-            await self._keeping.save(self._now(), parts)
+        return self._keeping is None or await self._keeping.save(self._now(), parts)
 
     def _decide(self, now: float) -> Outcome:
         job, counters = self.job, self._counters

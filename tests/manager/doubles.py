@@ -85,6 +85,7 @@ class MeshNode:
 
     def __init__(self, lines: Lines, away: set[str]) -> None:
         self.position = Position.mgr()
+        self.address = None
         self.job_view: object = None
         self.router = SimpleNamespace(routes=SimpleNamespace(receivers=lambda destination: None))
         self.waiting = 0

@@ -45,10 +45,11 @@ def instrument(point: Points) -> None:
     confirm, answered = Node.confirm, Manager._answered
     begin, ended = Resets.begin, DeviceFaults._reset_ended
 
-    async def saved(self: Keeping, now: float, parts: Mapping[str, str | None]) -> None:
+    async def saved(self: Keeping, now: float, parts: Mapping[str, str | None]) -> bool:
         point()
-        await save(self, now, parts)
+        may_act = await save(self, now, parts)
         point()
+        return may_act
 
     def confirmed(self: Node, messages: Any) -> None:
         point()

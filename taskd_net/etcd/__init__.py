@@ -1,0 +1,17 @@
+"""The state of a job in etcd: a client, a lease that its holder alone may decide under, and commits bound to it.
+
+- `place` reads the setting: `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
+- `commits` cuts changes into transactions, and `lease` says how long its holder may decide. Both are pure.
+- `client` speaks to etcd, `leader` holds the lease, `store` reads and commits.
+
+The keys below the prefix:
+
+| key | has |
+|---|---|
+| `job` | the job id |
+| `leader` | the Manager that leads, bound to its lease. Its create revision is the *fencing number*: it grows |
+| `led` | the same without a lease; its version counts the leaders so far |
+| `commit` | the token of the last commit; see `commits` |
+| `part/NAME` | a part of the state |
+| `staged/TOKEN/I` | a piece of a commit that takes several transactions |
+"""

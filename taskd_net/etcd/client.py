@@ -1,0 +1,183 @@
+"""A client of etcd's v3 interface, over gRPC: to the member that answered last, else to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from taskd_net import job_limits
+from taskd_net.codes import TaskdNetError
+from taskd_net.etcd.place import Place
+from taskd_net.tls.files import Tls
+from taskd_net.transport.channel import open_channel
+from taskd_net.wire import etcd_pb2 as wire
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+_ELSEWHERE: Final = frozenset(
+    (
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNKNOWN,
+    )
+)
+"""Statuses after which another member, or a later attempt, may answer. Others are answers."""
+
+_RIGHTS: Final = frozenset((grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED))
+_NO_USER: Final = "user name is empty"
+
+
+class EtcdError(TaskdNetError):
+    """A request has no answer. A write may have been carried out."""
+
+
+class EtcdRefused(EtcdError):
+    """etcd has answered with a refusal: nothing was carried out.
+
+    Attributes:
+        rights: it is for want of rights.
+    """
+
+    def __init__(self, text: str, *, rights: bool = False) -> None:
+        super().__init__(text)
+        self.rights = rights
+
+
+class Etcd(Protocol):
+    """The requests to etcd. Each raises EtcdError."""
+
+    async def range(self, request: wire.RangeRequest) -> wire.RangeResponse:
+        """Read keys."""
+
+    async def txn(self, request: wire.TxnRequest) -> wire.TxnResponse:
+        """Carry out a transaction."""
+
+    async def grant(self, request: wire.LeaseGrantRequest) -> wire.LeaseGrantResponse:
+        """Begin a lease."""
+
+    async def keep_alive(self, request: wire.LeaseKeepAliveRequest) -> wire.LeaseKeepAliveResponse:
+        """Renew a lease."""
+
+    async def revoke(self, request: wire.LeaseRevokeRequest) -> wire.LeaseRevokeResponse:
+        """End a lease, with the keys bound to it."""
+
+
+class EtcdClient:
+    """etcd's members, in one event loop.
+
+    Args:
+        place: their addresses.
+        tls: its files of a client; None for plain text. The CN of the certificate is the user of etcd.
+
+    Raises:
+        ConfigError: a file of TLS is not usable.
+    """
+
+    def __init__(self, place: Place, tls: Tls | None = None) -> None:
+        self._members = place.members
+        self._credentials, self._server_name = None, None
+        if tls is not None:
+            from taskd_net.tls.certificates import read
+            from taskd_net.tls.credentials import channel_credentials
+
+            self._credentials, self._server_name = channel_credentials(read(tls)), tls.server_name
+        self._channels: dict[int, grpc.aio.Channel] = {}
+        self._member = 0
+
+    async def range(self, request: wire.RangeRequest) -> wire.RangeResponse:
+        """Read keys; see `Etcd`."""
+        return await self._call("KV/Range", request, wire.RangeResponse)
+
+    async def txn(self, request: wire.TxnRequest) -> wire.TxnResponse:
+        """Carry out a transaction; see `Etcd`."""
+        return await self._call("KV/Txn", request, wire.TxnResponse)
+
+    async def grant(self, request: wire.LeaseGrantRequest) -> wire.LeaseGrantResponse:
+        """Begin a lease; see `Etcd`."""
+        return await self._call("Lease/LeaseGrant", request, wire.LeaseGrantResponse)
+
+    async def keep_alive(self, request: wire.LeaseKeepAliveRequest) -> wire.LeaseKeepAliveResponse:
+        """Renew a lease, over a stream of its own: one renewal never waits behind a lost one."""
+        return await self._call("Lease/LeaseKeepAlive", request, wire.LeaseKeepAliveResponse, streams=True)
+
+    async def revoke(self, request: wire.LeaseRevokeRequest) -> wire.LeaseRevokeResponse:
+        """End a lease; see `Etcd`."""
+        return await self._call("Lease/LeaseRevoke", request, wire.LeaseRevokeResponse)
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close()
+
+    async def _call(self, name: str, request: Message, answer: type[AnswerT], *, streams: bool = False) -> AnswerT:
+        """Ask one member after another, each once, within `job_limits.ETCD_CALL_S`."""
+        path, data = f"/etcdserverpb.{name}", request.SerializeToString()
+        give_up = time.monotonic() + job_limits.ETCD_CALL_S
+        reason = ""
+        for _ in self._members:
+            left = give_up - time.monotonic()
+            if left <= 0.0:
+                break
+            seconds = left if len(self._members) == 1 else min(left, job_limits.ETCD_TRY_S)
+            try:
+                read = await (self._stream if streams else self._unary)(path, data, seconds)
+                return answer.FromString(read)
+            except grpc.aio.AioRpcError as error:
+                reason = f"{self._members[self._member]}: {error.code().name}: {error.details() or ''}"
+                if error.code() not in _ELSEWHERE:
+                    raise _refused(name, reason, error) from error
+            except DecodeError:
+                reason = f"{self._members[self._member]}: the answer cannot be read"
+            await self._next_member()
+        raise EtcdError(f"{name} at {reason}")
+
+    async def _next_member(self) -> None:
+        """Leave a member. Its channel goes too, so that the next attempt there does not wait for gRPC's pause."""
+        channel = self._channels.pop(self._member, None)
+        self._member = (self._member + 1) % len(self._members)
+        if channel is not None:
+            await channel.close()
+
+    async def _unary(self, path: str, data: bytes, seconds: float) -> bytes:
+        call: Any = self._channel().unary_unary(path)
+        answer: bytes = await call(data, timeout=seconds)
+        return answer
+
+    async def _stream(self, path: str, data: bytes, seconds: float) -> bytes:
+        """Send one request over a stream, and read one answer."""
+        stream: Any = self._channel().stream_stream(path)(timeout=seconds)
+        try:
+            await stream.write(data)
+            answer: bytes | Any = await stream.read()
+            if answer is grpc.aio.EOF:
+                raise EtcdError(f"{path} at {self._members[self._member]}: the stream has ended")
+            return bytes(answer)
+        except asyncio.InvalidStateError:  # it ended before the request was written: its status says why
+            await stream.read()
+            raise EtcdError(f"{path} at {self._members[self._member]}: the stream has ended") from None
+        finally:
+            stream.cancel()
+            with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+                await stream.code()
+
+    def _channel(self) -> grpc.aio.Channel:
+        channel = self._channels.get(self._member)
+        if channel is None:
+            address = self._members[self._member]
+            channel = open_channel(address, self._credentials, self._server_name, pings=False)
+            self._channels[self._member] = channel
+        return channel
+
+
+def _refused(name: str, reason: str, error: grpc.aio.AioRpcError) -> EtcdRefused:
+    no_user = _NO_USER in (error.details() or "")
+    return EtcdRefused(f"{name} at {reason}", rights=no_user or error.code() in _RIGHTS)

@@ -1,0 +1,137 @@
+"""The state of a job on its way into etcd: a commit is waited for, because nothing may be decided without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
+from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.place import Place
+from taskd_net.etcd.store import Deposed, EtcdStore, require_job
+from taskd_net.job_view import JobCounters
+from taskd_net.jobs.outbox import INFINITY
+from taskd_net.manager.keeping import UNMARKED
+from taskd_net.tls.files import Tls
+
+T = TypeVar("T")
+
+
+class EtcdKeeping:
+    """The state in etcd, while a Manager leads. Its interface is that of `Keeping`.
+
+    A file's disk that fails costs durability alone. Here a commit that fails stops the decisions until it is done: what
+    another Manager cannot find in etcd must not have happened.
+
+    Args:
+        place: the prefix.
+        job_id: the job.
+        name: of this Manager, for people.
+        tls: files of etcd's client; None for plain text.
+        counters: count failures, and say whether etcd has everything.
+        log: takes the lines.
+
+    Attributes:
+        again: time before which no commit is tried: none, as `save` itself goes on.
+    """
+
+    again = INFINITY
+
+    def __init__(self, place: Place, job_id: str, name: str, tls: Tls | None, counters: JobCounters, log: Any) -> None:
+        self._etcd = EtcdClient(place, tls)
+        self._place = place
+        self._job_id = job_id
+        self._counters = counters
+        self._log = log
+        self.leader = Leader(self._etcd, place, name, log)
+        self._store: EtcdStore | None = None
+        self._written: dict[str, str] = {}
+        self._closing = False
+
+    @property
+    def path(self) -> Place:
+        """The place of the state, for people."""
+        return self._place
+
+    async def load(self, now: float, read: Callable[[Mapping[str, str]], T]) -> T | None:
+        """Begin to lead, and read the state; None where there is none.
+
+        Args:
+            now: the time.
+            read: makes the state of its parts.
+
+        Raises:
+            ConfigError: etcd does not answer, or refuses; another Manager leads; the prefix is that of another job; the
+                state cannot be read.
+        """
+        try:
+            await require_job(self._etcd, self._place, self._job_id)
+            await self.leader.take(job_limits.LEADER_GONE_S)
+            self._store = EtcdStore(self._etcd, self._place, self._job_id, self.leader.number)
+            parts = await self._store.open()
+        except EtcdRefused as error:
+            expected = "an etcd user with rights below the prefix" if error.rights else "an etcd with the v3 interface"
+            raise ConfigError(f"state is '{self._place}'; expected {expected}, but {error}") from None
+        except (EtcdError, Deposed) as error:
+            raise ConfigError(f"state is '{self._place}'; expected an etcd that answers, but {error}") from None
+        self._written = {name: parts[name] for name in UNMARKED if name in parts}
+        return read(parts) if parts else None
+
+    async def save(self, now: float, parts: Mapping[str, str | None]) -> bool:
+        """Commit what has changed. Returns False where this Manager may decide nothing more: what it has decided since
+        the last commit is void.
+        """
+        store = self._store
+        assert store is not None, "loaded"
+        changed = {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
+        if not changed:
+            return await self._confirmed()
+        store.begin(changed)
+        while store.under_way:
+            if self.leader.lost.is_set():
+                return False
+            try:
+                await store.flush()
+            except EtcdError as error:
+                self._failed(str(error))
+                if self._closing:
+                    return False
+                await asyncio.sleep(job_limits.ETCD_AGAIN_S)
+            except Deposed as error:
+                self._failed(f"another Manager leads: {error}")
+                self.leader.lost.set()
+                return False
+        self._written |= {name: text for name, text in changed.items() if text is not None and name in UNMARKED}
+        if not self._counters.durable:
+            self._counters.durable = True
+            self._log.info("state_durable", file=str(self._place))
+        return await self._confirmed()
+
+    def term(self) -> int | None:
+        """The fencing number; None while another Manager may lead."""
+        return self.leader.number if self.leader.decides() else None
+
+    def hurry(self) -> None:
+        """The Manager ends: no commit is waited for beyond its present attempt."""
+        self._closing = True
+
+    async def close(self) -> None:
+        """Give the lead back, and close the connections."""
+        self._closing = True
+        await self.leader.give_back()
+        await self._etcd.close()
+
+    async def _confirmed(self) -> bool:
+        """After a commit: wait until the lease allows to act on it. A Manager that ends does not wait."""
+        if self._closing:
+            return self.leader.decides()
+        return await self.leader.confirmed()
+
+    def _failed(self, reason: str) -> None:
+        self._counters.store_failures += 1
+        if self._counters.durable:
+            self._counters.durable = False
+            self._log.error("state_not_stored", file=str(self._place), reason=reason)

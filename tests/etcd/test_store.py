@@ -1,0 +1,194 @@
+"""The state of a job in etcd: one commit after another, each once, and of one leader alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.etcd.client import EtcdError
+from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.place import Place
+from taskd_net.etcd.store import Deposed, EtcdStore, require_job
+from taskd_net.logger import get_logger
+from tests.etcd.double import Double
+
+PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
+
+
+async def leads(etcd: Double, name: str) -> EtcdStore:
+    """The store of a Manager that has just begun to lead."""
+    leader = Leader(etcd, PLACE, name, get_logger())
+    assert await leader._claim() is None
+    return EtcdStore(etcd, PLACE, "J", leader.number)
+
+
+async def committed(store: EtcdStore, parts: dict[str, str | None], attempts: int = 20) -> None:
+    """Commit, as often as it takes."""
+    store.begin(parts)
+    for left in reversed(range(attempts)):
+        try:
+            await store.flush()
+            return
+        except EtcdError:
+            if not left:
+                raise
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A commit of three keys takes several transactions."""
+    monkeypatch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
+    yield
+
+
+async def test_what_was_committed_is_read_by_the_next_leader() -> None:
+    etcd = Double()
+    first = await leads(etcd, "a")
+    assert await first.open() == {}
+    await committed(first, {"rest": "1", "agent/1": "a", "agent/2": "b"})
+    await committed(first, {"rest": "2", "agent/1": None})
+    etcd.now += job_limits.LEASE_S
+    second = await leads(etcd, "b")
+    assert await second.open() == {"rest": "2", "agent/2": "b"}
+
+
+async def test_leader_that_was_replaced_commits_nothing() -> None:
+    etcd = Double()
+    first = await leads(etcd, "a")
+    await first.open()
+    await committed(first, {"rest": "1"})
+    etcd.now += job_limits.LEASE_S
+    second = await leads(etcd, "b")
+    await second.open()
+    with pytest.raises(Deposed, match='"leader": "b"'):
+        await committed(first, {"rest": "of a"})
+    await committed(second, {"rest": "2"})
+    etcd.now += job_limits.LEASE_S
+    assert await (await leads(etcd, "c")).open() == {"rest": "2"}
+
+
+async def test_late_attempt_of_an_answered_commit_changes_nothing() -> None:
+    etcd = Double()
+    store = await leads(etcd, "a")
+    await store.open()
+    etcd.answers = ["late"]
+    await committed(store, {"rest": "1"})
+    await committed(store, {"rest": "2"})
+    (late,) = etcd.delayed
+    assert not etcd.carry_out(late).succeeded
+    etcd.now += job_limits.LEASE_S
+    assert await (await leads(etcd, "b")).open() == {"rest": "2"}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("last", range(9))
+async def test_large_commit_of_a_leader_that_dies_is_there_as_a_whole_or_not_at_all(last: int) -> None:
+    """The commit has 3 pieces: 8 transactions, of which the fourth one counts."""
+    etcd = Double()
+    first = await leads(etcd, "a")
+    await first.open()
+    before = {f"agent/{rank}": "old" for rank in range(2)}
+    await committed(first, dict(before))
+    etcd.answers = ["ok"] * last + ["away"] * 30
+    after = {f"agent/{rank}": "new" for rank in range(5)}
+    if last < 8:
+        with pytest.raises(EtcdError):
+            await committed(first, dict(after))
+    else:
+        await committed(first, dict(after))
+    etcd.answers = []
+    etcd.now += job_limits.LEASE_S
+    second = await leads(etcd, "b")
+    assert await second.open() == (after if last >= 4 else before)
+    await committed(second, {"agent/9": "next"})
+    assert not [key for key in etcd.keys if b"/staged/" in key] or last < 4
+
+
+ANSWERS = st.sampled_from(["ok", "away", "lost", "twice", "late"])
+PARTS = st.dictionaries(st.sampled_from("abcdef"), st.none() | st.text("xyz", max_size=3), min_size=1, max_size=6)
+
+
+PLAYS = st.tuples(st.sampled_from(["commit", "late", "end"]), PARTS, st.lists(ANSWERS, max_size=6))
+
+
+@given(st.lists(PLAYS, max_size=12))
+def test_any_order_of_two_leaders_and_of_answers(plays: list[tuple[str, dict[str, str | None], list[str]]]) -> None:
+    """Every commit that is known to be done is there, and none of a leader that was replaced."""
+
+    async def play() -> None:
+        etcd = Double()
+        stores = [await leads(etcd, "a")]
+        held = dict(await stores[0].open())
+        unclear: dict[str, str | None] | None = None
+        for what, parts, answers in plays:
+            etcd.answers = list(answers)
+            if what == "late" and etcd.delayed:
+                etcd.carry_out(etcd.delayed.pop(0))
+            elif what == "end":
+                etcd.answers = []
+                etcd.now += job_limits.LEASE_S
+                stores.append(await leads(etcd, "b"))
+                read = await stores[-1].open()
+                assert read in (held, _after(held, unclear))
+                held, unclear = read, None
+                with contextlib.suppress(Deposed):  # it may learn that its last commit is done
+                    await stores[-2].flush()
+                if not stores[-2].under_way:
+                    with pytest.raises(Deposed):
+                        await committed(stores[-2], {"a": "of the one before"})
+            elif unclear is None:
+                try:
+                    await committed(stores[-1], parts, attempts=3)
+                    held = _after(held, parts)
+                except EtcdError:
+                    unclear = parts
+            else:
+                try:
+                    await stores[-1].flush()
+                    held, unclear = _after(held, unclear), None
+                except EtcdError:
+                    """Still unclear."""
+        etcd.answers = []
+        etcd.now += job_limits.LEASE_S
+        assert await (await leads(etcd, "z")).open() in (held, _after(held, unclear))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
+        asyncio.run(play())
+
+
+def _after(held: dict[str, str], parts: dict[str, str | None] | None) -> dict[str, str]:
+    return {name: text for name, text in {**held, **(parts or {})}.items() if text is not None}
+
+
+async def test_state_of_another_job_and_foreign_keys_are_refused() -> None:
+    etcd = Double()
+    await require_job(etcd, PLACE, "J")
+    await require_job(etcd, PLACE, "J")
+    with pytest.raises(ConfigError, match="which has the state of job 'J'; expected that of 'K'"):
+        await require_job(etcd, PLACE, "K")
+    above = Place.parse("etcd://127.0.0.1:2379/taskd")
+    with pytest.raises(ConfigError, match="which has the key 'taskd/J/job'"):
+        await require_job(etcd, above, "J")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("etcd://127.0.0.1:2379", "the prefix is ''"),
+        ("etcd:///a", "expected etcd://HOST:PORT"),
+        ("etcd://127.0.0.1/a", "expected host:port"),
+        ("etcd://127.0.0.1:2379/a//b", "the prefix is 'a//b'"),
+        ("etcd://127.0.0.1:2379,/a", "expected host:port"),
+    ],
+)
+def test_place_that_cannot_be_read_is_said(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Place.parse(text)
