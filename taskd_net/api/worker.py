@@ -125,9 +125,9 @@ class Worker:
 
     def _take(self, message: Message, body: Body) -> None:
         """Handle a message: the application first, then this package."""
-        if body.msg_type == ACTION or body.code in WORKER_COMMANDS:
-            if not from_mgr(message) or not self._terms.admits(message, body):
-                return
+        commanded = body.msg_type == ACTION or body.code in WORKER_COMMANDS
+        if commanded and not (from_mgr(message) and self._terms.admits(message, body)):
+            return
         if body.code in PROFILING_COMMANDS:
             self._switch.end()  # the Mgr has the say from now on
         command = Command(body.msg_type, body.code, body.message, body.extension, message.src, message.uuid)

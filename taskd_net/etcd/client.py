@@ -39,6 +39,10 @@ class EtcdError(TaskdNetError):
     """A request has no answer. A write may have been carried out."""
 
 
+class _Ended(Exception):
+    """A stream has ended without an answer."""
+
+
 class EtcdRefused(EtcdError):
     """etcd has answered with a refusal: nothing was carried out.
 
@@ -137,6 +141,8 @@ class EtcdClient:
                     raise _refused(name, reason, error) from error
             except DecodeError:
                 reason = f"{self._members[self._member]}: the answer cannot be read"
+            except _Ended:
+                reason = f"{self._members[self._member]}: the stream has ended without an answer"
             await self._next_member()
         raise EtcdError(f"{name} at {reason}")
 
@@ -153,21 +159,22 @@ class EtcdClient:
         return answer
 
     async def _stream(self, path: str, data: bytes, seconds: float) -> bytes:
-        """Send one request over a stream, and read one answer."""
+        """Send one request over a stream, and read one answer.
+
+        Raises:
+            AioRpcError: the stream has ended with an error.
+            _Ended: it has ended in good order, without an answer.
+        """
         stream: Any = self._channel().stream_stream(path)(timeout=seconds)
         try:
-            await stream.write(data)
+            with contextlib.suppress(asyncio.InvalidStateError):  # it has ended already: reading tells why
+                await stream.write(data)
             answer: bytes | Any = await stream.read()
             if answer is grpc.aio.EOF:
-                raise EtcdError(f"{path} at {self._members[self._member]}: the stream has ended")
+                raise _Ended
             return bytes(answer)
-        except asyncio.InvalidStateError:  # it ended before the request was written: its status says why
-            await stream.read()
-            raise EtcdError(f"{path} at {self._members[self._member]}: the stream has ended") from None
         finally:
             stream.cancel()
-            with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
-                await stream.code()
 
     def _channel(self) -> grpc.aio.Channel:
         channel = self._channels.get(self._member)

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, cast
 from taskd_net import job_limits
 
 Change: TypeAlias = "tuple[str, str | None]"
-"""A name below the prefix and its new value; None removes the key. Of a name with a slash at its end, all below it."""
+"""A name below the prefix and its new value; None removes the key. Of `STAGED`, it removes all keys below it."""
 
 PART: Final = "part/"
 STAGED: Final = "staged/"
@@ -52,7 +52,7 @@ class Slices:
         counts: number of values of each part that has more than one.
     """
 
-    def __init__(self, counts: Mapping[str, int] = {}) -> None:  # noqa: B006 - only read
+    def __init__(self, counts: Mapping[str, int] = {}) -> None:
         self._counts = dict(counts)
 
     def cut(self, parts: Mapping[str, str | None]) -> list[Change]:

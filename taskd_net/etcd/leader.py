@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
-from taskd_net.etcd.client import Etcd, EtcdError
+from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.lease import Lease
 from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import LEADER, created
+from taskd_net.etcd.store import LEADER, created, written
 from taskd_net.untrusted import json_value
 from taskd_net.wire import etcd_pb2 as wire
 
@@ -32,20 +34,28 @@ class Leader:
         place: the prefix.
         name: of this Manager, for people: the address at which it listens.
         log: takes the lines.
+        on_lost: called when another Manager leads, or has led.
 
     Attributes:
-        lost: set when another Manager leads, or may: the lease has ended in etcd.
-        leaders: number of leaders of this job so far, this one included.
+        lost: set when another Manager leads, or has led.
+        leaders: number of terms of leaders of this job so far, this one included.
     """
 
-    def __init__(self, etcd: Etcd, place: Place, name: str, log: Any) -> None:
+    def __init__(
+        self, etcd: Etcd, place: Place, name: str, log: Any, on_lost: Callable[[], None] = lambda: None
+    ) -> None:
         self._etcd = etcd
         self._place = place
         self._name = name
         self._log = log
+        self._on_lost = on_lost
         self._lease: Lease | None = None
+        # The leases of claims, with their seconds and the times at which they were asked for.
+        self._granted: dict[int, tuple[float, float]] = {}
         self._renewing: asyncio.Task[None] | None = None
         self._renewed = asyncio.Event()
+        self._doubted = asyncio.Event()
+        self._ending = False
         self.lost = asyncio.Event()
         self.leaders = 0
 
@@ -59,13 +69,21 @@ class Leader:
         return self._lease is not None and not self.lost.is_set() and self._lease.decides(clock())
 
     async def confirmed(self) -> bool:
-        """Wait until this Manager may decide. Returns False where it never may again."""
-        while not self.lost.is_set():
-            if self.decides():
-                return True
-            self._renewed.clear()
-            await self._renewed.wait()
-        return False
+        """Wait until this Manager may decide. Returns False where it never may again, or ends."""
+        return await self._leads_after(0)
+
+    async def again(self, number: int) -> bool:
+        """Wait, after a commit of a term was refused, for the next term of this Manager. Returns False where another
+        Manager has led, or this one ends.
+        """
+        if self.number == number:
+            self._doubted.set()
+        return await self._leads_after(number)
+
+    def end(self) -> None:
+        """This Manager ends: nothing is waited for any more."""
+        self._ending = True
+        self._renewed.set()
 
     async def take(self, seconds: float) -> None:
         """Begin to lead, as soon as nobody does, within some seconds.
@@ -75,17 +93,28 @@ class Leader:
             EtcdError: etcd has not answered.
         """
         give_up = clock() + seconds
-        while (holder := await self._claim()) is not None:
-            if clock() >= give_up:
-                text = f"expected no other Manager, but {holder} leads this job"
-                raise ConfigError(f"state is '{self._place}'; {text}")
+        while True:
+            try:
+                if (holder := await self._claim(created(self._place.key(LEADER), 0))) is None:
+                    break
+            except EtcdRefused:
+                raise
+            except EtcdError:
+                if clock() >= give_up:
+                    raise
+            else:
+                if clock() >= give_up:
+                    text = f"expected no other Manager, but {holder} leads this job"
+                    raise ConfigError(f"state is '{self._place}'; {text}")
             await asyncio.sleep(job_limits.LEADER_LOOK_S)
         self._renewing = asyncio.create_task(self._renew(), name=f"renews the lease of {self._name}")
 
     async def give_back(self) -> None:
         """End the lease, so that the next Manager need not wait for its end. Idempotent."""
+        self.end()
+        if self.lost.is_set():
+            self._lease = None
         self.lost.set()
-        self._renewed.set()
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
@@ -99,61 +128,102 @@ class Leader:
 
     # ---- inside
 
-    async def _claim(self) -> str | None:
-        """Lead, unless another Manager does, whose name is returned then."""
+    async def _leads_after(self, number: int) -> bool:
+        while not self.lost.is_set():
+            if self.number > number and self.decides():
+                return True
+            if self._ending:
+                return False
+            self._renewed.clear()
+            await self._renewed.wait()
+        return False
+
+    async def _claim(self, *compared: wire.Compare) -> str | None:
+        """Lead, unless another Manager does, whose name is returned then.
+
+        Args:
+            compared: have to hold in etcd; that nobody leads is the first of them.
+        """
         key = self._place.key(LEADER)
-        found = await self._etcd.range(wire.RangeRequest(key=key))
-        if found.kvs:
-            return _name(found.kvs[0].value)
-        sent = clock()
-        granted = await self._etcd.grant(wire.LeaseGrantRequest(TTL=job_limits.LEASE_S))
+        found = (await self._etcd.range(wire.RangeRequest(key=key))).kvs
+        if not found:
+            sent = clock()
+            granted = await self._etcd.grant(wire.LeaseGrantRequest(TTL=job_limits.LEASE_S))
+            self._granted[granted.ID] = (float(granted.TTL), sent)
+            answer = await self._etcd.txn(self._request(compared, granted.ID))
+            found = answer.responses[-1].response_range.kvs
+            if not found:
+                return "another Manager, for a moment,"
+        # It may be of an earlier claim of this process, whose answer was lost.
+        if found[0].lease not in self._granted:
+            return _name(found[0].value)
+        seconds, sent = self._granted[found[0].lease]
+        led = (await self._etcd.range(wire.RangeRequest(key=self._place.key(LED)))).kvs
+        self.leaders = led[0].version
+        self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent)
+        self._granted = {self._lease.id: (seconds, sent)}
+        self._log.info("leads", leader=self._name, number=self.number, changes=self.leaders - 1)
+        return None
+
+    def _request(self, compared: Iterable[wire.Compare], lease: int) -> wire.TxnRequest:
+        """The transaction of a claim. Either way its last answer has the leader's key."""
         said = json.dumps({"leader": self._name, "since": round(time.time(), 3)}).encode()
-        request = wire.TxnRequest()
-        request.compare.append(created(key, 0))
-        read = wire.RequestOp(request_range=wire.RangeRequest(key=self._place.key(LED)))
-        for name, lease in ((LEADER, granted.ID), (LED, 0)):
-            put = wire.PutRequest(key=self._place.key(name), value=said, lease=lease)
+        request = wire.TxnRequest(compare=compared)
+        read = wire.RequestOp(request_range=wire.RangeRequest(key=self._place.key(LEADER)))
+        for name, bound in ((LEADER, lease), (LED, 0)):
+            put = wire.PutRequest(key=self._place.key(name), value=said, lease=bound)
             request.success.append(wire.RequestOp(request_put=put))
         request.success.append(read)
-        request.failure.append(wire.RequestOp(request_range=wire.RangeRequest(key=key)))
-        answer = await self._etcd.txn(request)
-        if not answer.succeeded:
-            holder = answer.responses[0].response_range.kvs
-            # An attempt whose answer was lost, at another member of etcd, may have made this process the leader.
-            if not holder or holder[0].lease != granted.ID:
-                return _name(holder[0].value) if holder else "another Manager"
-            number = holder[0].create_revision
-            self.leaders = (await self._etcd.range(read.request_range)).kvs[0].version
-        else:
-            number = answer.header.revision
-            self.leaders = answer.responses[2].response_range.kvs[0].version
-        self._lease = Lease(granted.ID, number, float(granted.TTL), sent)
-        self._log.info("leads", leader=self._name, number=number, changes=self.leaders - 1)
-        return None
+        request.failure.append(read)
+        return request
 
     async def _renew(self) -> None:
         said = False
         while (lease := self._lease) is not None:
-            await asyncio.sleep(max(0.0, lease.renews - clock()) if not said else job_limits.ETCD_AGAIN_S)
+            await self._until(lease.renews if not said else clock() + job_limits.ETCD_AGAIN_S)
             sent = clock()
             try:
                 answer = await self._etcd.keep_alive(wire.LeaseKeepAliveRequest(ID=lease.id))
+                if answer.TTL > 0 and not self._doubted.is_set():
+                    self._lease = lease.renewed(sent, float(answer.TTL))
+                elif not await self._lead_again(lease):
+                    self._log.error("lead_lost", leader=self._name, number=lease.number)
+                    self.lost.set()
+                    self._on_lost()
+                    return
             except EtcdError as error:
                 if not said and not self.decides():
                     said = True
                     self._log.error("leader_decides_nothing", reason=str(error))
                 await asyncio.sleep(job_limits.ETCD_AGAIN_S)
                 continue
-            if answer.TTL <= 0:
-                self._log.error("lead_lost", leader=self._name, number=lease.number)
-                self.lost.set()
+            finally:
                 self._renewed.set()
-                return
-            self._lease = lease.renewed(sent, float(answer.TTL))
-            self._renewed.set()
             if said:
                 said = False
-                self._log.info("leader_decides_again", number=lease.number)
+                self._log.info("leader_decides_again", number=self.number)
+
+    async def _until(self, when: float) -> None:
+        """Wait until a time, or a doubt."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, when - clock())):
+                await self._doubted.wait()
+
+    async def _lead_again(self, lease: Lease) -> bool:
+        """The lease has ended in etcd, as after a long silence: take another one. False if somebody has led meanwhile.
+
+        Nobody has, as long as the last term that etcd knows is this one. So the state in memory is that in etcd.
+
+        Raises:
+            EtcdError: etcd has not answered.
+        """
+        self._lease = lease.ended()
+        key = self._place.key
+        holder = await self._claim(created(key(LEADER), 0), written(key(LED), lease.number))
+        # A commit that was refused while the key of this term stands follows one that is none of this Manager's.
+        refused = self._doubted.is_set() and self.number == lease.number
+        self._doubted.clear()
+        return holder is None and not refused
 
 
 def _name(value: bytes) -> str:

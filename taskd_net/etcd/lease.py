@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from taskd_net import job_limits
 
@@ -37,6 +38,10 @@ class Lease:
     def renews(self) -> float:
         """Time of the next renewal."""
         return self.sent + job_limits.LEASE_RENEW_S
+
+    def ended(self) -> Lease:
+        """The lease after etcd has ended it."""
+        return replace(self, sent=-inf)
 
     def renewed(self, sent: float, seconds: float) -> Lease:
         """The lease after a renewal that was sent at a time, and confirmed. An older confirmation changes nothing."""

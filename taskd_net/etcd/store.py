@@ -28,14 +28,14 @@ class EtcdStore:
         etcd: takes the requests.
         place: the prefix.
         job_id: the job.
-        number: the leader's fencing number.
+        number: the leader's fencing number. It may grow, where the same leader has taken a new lease.
     """
 
     def __init__(self, etcd: Etcd, place: Place, job_id: str, number: int) -> None:
         self._etcd = etcd
         self._place = place
         self._job_id = job_id
-        self._number = number
+        self.number = number
         self._last = ""
         self._commits = 0
         self._slices = Slices()
@@ -63,7 +63,7 @@ class EtcdStore:
         """Begin a commit of parts; None removes one. `flush` carries it out. The one before has been flushed."""
         assert not self._steps, "one commit at a time"
         self._commits += 1
-        token = f"{self._number}.{self._commits}"
+        token = f"{self.number}.{self._commits}"
         self._steps = commits.steps(self._slices.cut(parts), self._last, token)
 
     async def flush(self) -> None:
@@ -85,7 +85,7 @@ class EtcdStore:
     async def _carry_out(self, step: Step) -> None:
         key = self._place.key
         request = wire.TxnRequest()
-        request.compare.append(created(key(LEADER), self._number))
+        request.compare.append(created(key(LEADER), self.number))
         request.compare.append(holds(key(COMMIT), step.follows))
         for change in step.changes:
             request.success.append(self._operation(change))
@@ -101,7 +101,7 @@ class EtcdStore:
         # An attempt before this one has been carried out, and its answer was lost.
         if step.becomes != step.follows and stands == step.becomes:
             return
-        if not leader or leader[0].create_revision != self._number:
+        if not leader or leader[0].create_revision != self.number:
             raise Deposed(leader[0].value.decode() if leader else "")
         raise Deposed(f"the commit {stands} follows none of this Manager's")
 
@@ -110,7 +110,7 @@ class EtcdStore:
         key = self._place.key(name)
         if value is not None:
             return wire.RequestOp(request_put=wire.PutRequest(key=key, value=value.encode()))
-        end = end_of(key) if name.endswith("/") else b""
+        end = end_of(key) if name == commits.STAGED else b""
         return wire.RequestOp(request_delete_range=wire.DeleteRangeRequest(key=key, range_end=end))
 
     async def _read(self, name: str, *, below: bool = False) -> dict[str, str]:
@@ -161,6 +161,11 @@ async def require_job(etcd: Etcd, place: Place, job_id: str) -> None:
 def created(key: bytes, revision: int) -> wire.Compare:
     """The comparison of the revision that made a key; 0 for no such key."""
     return wire.Compare(key=key, target=wire.Compare.CREATE, result=wire.Compare.EQUAL, create_revision=revision)
+
+
+def written(key: bytes, revision: int) -> wire.Compare:
+    """The comparison of the revision that wrote a key last."""
+    return wire.Compare(key=key, target=wire.Compare.MOD, result=wire.Compare.EQUAL, mod_revision=revision)
 
 
 def holds(key: bytes, value: str) -> wire.Compare:

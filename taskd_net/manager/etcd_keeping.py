@@ -33,6 +33,7 @@ class EtcdKeeping:
         tls: files of etcd's client; None for plain text.
         counters: count failures, and say whether etcd has everything.
         log: takes the lines.
+        on_lost: called when another Manager leads, or has led.
 
     Attributes:
         again: time before which no commit is tried: none, as `save` itself goes on.
@@ -40,13 +41,22 @@ class EtcdKeeping:
 
     again = INFINITY
 
-    def __init__(self, place: Place, job_id: str, name: str, tls: Tls | None, counters: JobCounters, log: Any) -> None:
+    def __init__(
+        self,
+        place: Place,
+        job_id: str,
+        name: str,
+        tls: Tls | None,
+        counters: JobCounters,
+        log: Any,
+        on_lost: Callable[[], None],
+    ) -> None:
         self._etcd = EtcdClient(place, tls)
         self._place = place
         self._job_id = job_id
         self._counters = counters
         self._log = log
-        self.leader = Leader(self._etcd, place, name, log)
+        self.leader = Leader(self._etcd, place, name, log, on_lost)
         self._store: EtcdStore | None = None
         self._written: dict[str, str] = {}
         self._closing = False
@@ -87,12 +97,12 @@ class EtcdKeeping:
         store = self._store
         assert store is not None, "loaded"
         changed = {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
-        if not changed:
-            return await self._confirmed()
-        store.begin(changed)
+        if changed and not self.lost:
+            store.begin(changed)
         while store.under_way:
-            if self.leader.lost.is_set():
+            if self.lost:
                 return False
+            store.number = self.leader.number
             try:
                 await store.flush()
             except EtcdError as error:
@@ -101,14 +111,23 @@ class EtcdKeeping:
                     return False
                 await asyncio.sleep(job_limits.ETCD_AGAIN_S)
             except Deposed as error:
-                self._failed(f"another Manager leads: {error}")
-                self.leader.lost.set()
-                return False
+                self._failed(f"this Manager does not lead: {error}")
+                if not await self.leader.again(store.number):
+                    return False
         self._written |= {name: text for name, text in changed.items() if text is not None and name in UNMARKED}
         if not self._counters.durable:
             self._counters.durable = True
             self._log.info("state_durable", file=str(self._place))
-        return await self._confirmed()
+        return await self.confirmed()
+
+    @property
+    def lost(self) -> bool:
+        """True where another Manager leads, or has led."""
+        return self.leader.lost.is_set()
+
+    async def confirmed(self) -> bool:
+        """Wait until the lease allows to act on what is committed. A Manager that ends does not wait."""
+        return await self.leader.confirmed()
 
     def term(self) -> int | None:
         """The fencing number; None while another Manager may lead."""
@@ -117,18 +136,13 @@ class EtcdKeeping:
     def hurry(self) -> None:
         """The Manager ends: no commit is waited for beyond its present attempt."""
         self._closing = True
+        self.leader.end()
 
     async def close(self) -> None:
         """Give the lead back, and close the connections."""
         self._closing = True
         await self.leader.give_back()
         await self._etcd.close()
-
-    async def _confirmed(self) -> bool:
-        """After a commit: wait until the lease allows to act on it. A Manager that ends does not wait."""
-        if self._closing:
-            return self.leader.decides()
-        return await self.leader.confirmed()
 
     def _failed(self, reason: str) -> None:
         self._counters.store_failures += 1

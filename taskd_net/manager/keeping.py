@@ -125,6 +125,15 @@ class Keeping:
             self._log.info("state_durable", file=str(self._store.path))
         return True
 
+    @property
+    def lost(self) -> bool:
+        """False: no other Manager can use the file."""
+        return False
+
+    async def confirmed(self) -> bool:
+        """True at once: a state that is not stored stops nothing."""
+        return True
+
     def term(self) -> int | None:
         """0: no other Manager can use the file."""
         return 0

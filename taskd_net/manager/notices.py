@@ -18,6 +18,14 @@ def log_without_effect(log: Any, config: ManagerConfig) -> None:
         log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
 
 
+def log_failure(log: Any, plugin: str, reason: str, trace: BaseException | str, *, off: bool) -> None:
+    """Log the failure of a user's plugin. `off`: the plugin takes no part any more."""
+    how: dict[str, Any] = {"stack": trace} if isinstance(trace, str) else {"exc_info": trace}
+    log.error("plugin_failed", plugin=plugin, reason=reason, **how)
+    if off:
+        log.error("plugin_off", plugin=plugin)
+
+
 def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None:
     """Log a notice.
 

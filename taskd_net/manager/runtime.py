@@ -28,13 +28,13 @@ from taskd_net.manager.faults import DeviceFaults
 from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import decision_part, read_decisions
-from taskd_net.manager.kept import Kept, kept
+from taskd_net.manager.kept import Kept, NotKept, kept
 from taskd_net.manager.loading import users_plugins
-from taskd_net.manager.notices import log_notice, log_without_effect
+from taskd_net.manager.notices import log_failure, log_notice, log_without_effect
 from taskd_net.manager.reports import read_event
 from taskd_net.manager.reset_file import ResetFile
 from taskd_net.manager.resets import OnReset
-from taskd_net.manager.views import job_view
+from taskd_net.manager.views import counted, job_view
 from taskd_net.manager.watching import watch
 from taskd_net.node import Node
 from taskd_net.profiling_switch import SwitchFile
@@ -97,9 +97,10 @@ class Manager:
         self._history = History()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
-        self._dispatch = Dispatch(node, self._answered, lambda: 0 if self._keeping is None else self._keeping.term())
-        self._keeping: Kept | None = None
+        self._keeping: Kept = NotKept()
+        self._dispatch = Dispatch(node, self._answered, lambda: self._keeping.term())  # noqa: PLW0108 - of the moment
         self._changed = asyncio.Event()
+        self._resigning: asyncio.Task[None] | None = None
         self._closing = False
         self._unconfirmed: list[Message] = []
         self._cause = ""
@@ -114,7 +115,9 @@ class Manager:
         """
         config = self.config
         self._guarded = users_plugins(config, self._wake, self._plugin_failed, self._log)
-        self._keeping = kept(config, self._node.address or str(self._node.position), self._counters, self._log)
+        self._keeping = kept(
+            config, self._node.address or str(self._node.position), self._counters, self._log, self._changed.set
+        )
         try:
             seed = os.urandom(SEED_BYTES).hex()
             self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
@@ -164,8 +167,6 @@ class Manager:
 
     async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
-        if self._keeping is None:
-            return None
         config, now = self.config.decisions(), self._now()
 
         def read(parts: Mapping[str, str]) -> tuple[Job, History]:
@@ -191,18 +192,17 @@ class Manager:
 
     def _plugin_failed(self, name: str, reason: str, trace: BaseException | str) -> None:
         self._counters.plugin_failures[name] += 1
-        how = {"stack": trace} if isinstance(trace, str) else {"exc_info": trace}
-        self._log.error("plugin_failed", plugin=name, reason=reason, **how)
-        if any(each.name == name and each.off for each in self._guarded):
-            self._log.error("plugin_off", plugin=name)
+        log_failure(self._log, name, reason, trace, off=any(each.name == name and each.off for each in self._guarded))
 
     async def close(self) -> None:
         """End, with nothing half done. Idempotent."""
+        if self._resigning is not None and self._resigning is not asyncio.current_task():
+            await self._resigning
+            return
         self._node.job_view = None
         self._closing = True
         self._changed.set()
-        if self._keeping is not None:
-            self._keeping.hurry()
+        self._keeping.hurry()
         for task in self._tasks[1:]:
             task.cancel()
         if self._tasks:
@@ -215,9 +215,8 @@ class Manager:
             await self._faults.close()
         for each in self._guarded:
             await each.close()
-        keeping, self._keeping = self._keeping, None
-        if keeping is not None:
-            await keeping.close()
+        keeping, self._keeping = self._keeping, NotKept()
+        await keeping.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -234,16 +233,7 @@ class Manager:
 
     def view(self) -> JobView:
         """The state of the job, for faces."""
-        counters, latency = self._counters, self._fault_to_command
-        seen = replace(
-            counters,
-            decisions=dict(counters.decisions),
-            plugin_failures=dict(counters.plugin_failures),
-            device_faults=dict(counters.device_faults),
-            fault_to_command=tuple(latency.octaves()),
-            fault_to_command_count=latency.count,
-            fault_to_command_seconds=latency.total,
-        )
+        seen = counted(self._counters, self._fault_to_command)
         off = tuple(each.name for each in self._guarded if each.off)
         clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
         made = job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
@@ -321,10 +311,11 @@ class Manager:
 
         A commit holds everything that came until it began. What comes meanwhile waits for the next one.
         """
-        while not self._closing:
+        stored = True
+        while stored and not self._closing and not self._keeping.lost:
             self._changed.clear()
             now = self._now()
-            retry = INFINITY if self._counters.durable or self._keeping is None else self._keeping.again
+            retry = INFINITY if self._counters.durable else self._keeping.again
             wake = min(self.job.wake, retry)
             # A report that changes nothing is stored already; one that does waits for its tick, 10 ms at most.
             if wake > now and (not self._unconfirmed or self.job.state.dirty):
@@ -335,13 +326,17 @@ class Manager:
             due = self.job.wake <= now
             outcome = self._decide(now) if due else Outcome()
             reports, self._unconfirmed = self._unconfirmed, []
-            if (due or retry <= now) and not await self._save():
-                self._node.close_inbox()
-                return  # another Manager leads, and finds nothing of this tick: nothing of it may happen
-            if reports:
-                self._node.confirm(reports)
-            await self._carry_out(outcome)
-        if await self._save():
+            if due or retry <= now:
+                stored = await self._save()
+            if stored:
+                if reports:
+                    self._node.confirm(reports)
+                await self._carry_out(outcome)
+        if self._keeping.lost and not self._closing:
+            # Another Manager leads, and finds nothing of this tick, so nothing of it may happen.
+            self._node.close_inbox()
+            self._resigning = asyncio.create_task(self.close(), name=f"leaves {self.config.job_id} to another Manager")
+        elif stored and await self._save():
             self._node.confirm(self._unconfirmed)
 
     async def _save(self) -> bool:
@@ -350,7 +345,7 @@ class Manager:
         decisions = dict(decision_part(number, history.get(number)) for number in history.unsaved)
         history.unsaved.clear()
         parts = self.job.unsaved() | decisions
-        return self._keeping is None or await self._keeping.save(self._now(), parts)
+        return await self._keeping.save(self._now(), parts)
 
     def _decide(self, now: float) -> Outcome:
         job, counters = self.job, self._counters
@@ -376,6 +371,8 @@ class Manager:
         for notice in outcome.notices:
             if (failed := log_notice(self._log, notice, {each.name for each in self._guarded})) is not None:
                 self._counters.plugin_failures[failed] += 1
+        if not await self._keeping.confirmed():  # the process may have been stopped since the commit
+            return
         self._faults.carry_out(outcome)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         sending = self.job.state.outbox.sending
@@ -384,6 +381,8 @@ class Manager:
                 self._dispatch.send(command)
             if number % job_limits.COMMANDS_A_TURN == 0:
                 await asyncio.sleep(0)  # the first are on their way while the others are made
+        if (outcome.calls or outcome.replies) and not await self._keeping.confirmed():
+            return
         for call in outcome.calls:
             self._log.info("controller_called", call=call.name, text=call.text)
             if self._controller is not None:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, islice
 
 from taskd_net import job_limits
+from taskd_net.core.link_counters import Latency
 from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobCounters, JobView, StreamView
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.traffic import agent
 from taskd_net.manager.config import ManagerConfig
+
+
+def counted(counters: JobCounters, latency: Latency) -> JobCounters:
+    """The counters of a moment, with the seconds from faults to commands."""
+    return replace(
+        counters,
+        decisions=dict(counters.decisions),
+        plugin_failures=dict(counters.plugin_failures),
+        device_faults=dict(counters.device_faults),
+        fault_to_command=tuple(latency.octaves()),
+        fault_to_command_count=latency.count,
+        fault_to_command_seconds=latency.total,
+    )
 
 
 def job_view(

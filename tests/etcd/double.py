@@ -141,5 +141,7 @@ class Double:
         there = self.keys.get(compare.key)
         if compare.target == wire.Compare.VALUE:
             return there is not None and there.value == compare.value
+        if compare.target == wire.Compare.MOD:
+            return (0 if there is None else there.mod_revision) == compare.mod_revision
         assert compare.target == wire.Compare.CREATE
         return (0 if there is None else there.create_revision) == compare.create_revision

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import job_limits
-from taskd_net.etcd.commits import PART, Slices, pieces, steps, write_out
+from taskd_net.etcd.commits import PART, STAGED, Slices, pieces, steps, write_out
 
 PARTS = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.none() | st.text("xyz", max_size=40), max_size=12)
 
@@ -17,7 +17,7 @@ def apply(values: dict[str, str], changes: tuple[tuple[str, str | None], ...]) -
     for name, value in changes:
         if value is not None:
             values[name] = value
-        elif name.endswith("/"):
+        elif name == STAGED:
             for each in [each for each in values if each.startswith(name)]:
                 del values[each]
         else:

@@ -55,8 +55,8 @@ async def test_commits_of_any_size_and_of_one_leader_alone(tmp_path: Path) -> No
             second = Leader(client, place, "b", get_logger())
             await second.take(1.0)
             assert second.number > number and second.leaders == 2
+            store.begin({"rest": "of a"})
             with pytest.raises(Deposed):
-                store.begin({"rest": "of a"})
                 await store.flush()
             del parts["agent/0"]
             assert await EtcdStore(client, place, "J", second.number).open() == parts | {"rest": "2"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import Deposed, EtcdStore, require_job
+from taskd_net.etcd.store import LEADER, Deposed, EtcdStore, created, require_job
 from taskd_net.logger import get_logger
 from tests.etcd.double import Double
 
@@ -25,7 +24,7 @@ PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
 async def leads(etcd: Double, name: str) -> EtcdStore:
     """The store of a Manager that has just begun to lead."""
     leader = Leader(etcd, PLACE, name, get_logger())
-    assert await leader._claim() is None
+    assert await leader._claim(created(PLACE.key(LEADER), 0)) is None
     return EtcdStore(etcd, PLACE, "J", leader.number)
 
 
@@ -42,17 +41,17 @@ async def committed(store: EtcdStore, parts: dict[str, str | None], attempts: in
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit of three keys takes several transactions."""
     monkeypatch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
-    yield
 
 
 async def test_what_was_committed_is_read_by_the_next_leader() -> None:
     etcd = Double()
     first = await leads(etcd, "a")
     assert await first.open() == {}
-    await committed(first, {"rest": "1", "agent/1": "a", "agent/2": "b"})
+    await committed(first, {"rest": "1", "agent/1": "a", "agent/2": "b", "agent/": "c"})
+    await committed(first, {"agent/": None})
     await committed(first, {"rest": "2", "agent/1": None})
     etcd.now += job_limits.LEASE_S
     second = await leads(etcd, "b")

@@ -17,6 +17,7 @@ from taskd_net.body import Body
 from taskd_net.jobs.events import Event, FaultFiles
 from taskd_net.jobs.traffic import Call, Reply, Reset
 from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager.keeping import Keeping
 from taskd_net.vocabulary import INCARNATION, MEANT_FOR
 from tests.jobs.scene import words
 from tests.polling import until
@@ -250,7 +251,7 @@ class Shell:
 
     def store_again(self) -> None:
         """The pause after a failed commit is over."""
-        assert self.manager._keeping is not None
+        assert isinstance(self.manager._keeping, Keeping)
         self.manager._keeping.again = 0.0
         self.manager._changed.set()
 
@@ -264,7 +265,7 @@ class Shell:
 
     def _rests(self) -> bool:
         manager, keeping = self.manager, self.manager._keeping
-        assert keeping is not None
+        assert isinstance(keeping, Keeping)
         busy = not self.resets.empty() or keeping._thread.busy or manager._changed.is_set() or not self.signals.empty()
         waits = manager.job.wake > manager._now() + 1.0 and len(manager._dispatch._sending) == self.node.waiting
         return waits and not busy and not manager._unconfirmed and self.node._inbox.empty()
