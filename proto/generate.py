@@ -8,10 +8,10 @@ that is older than the tools that made it, so the tools are the oldest that the 
 
 The files in `proto/` are the public ones. What is compiled is a copy with two changes:
 
-- A package of ours is put in where the public file has none, or that of somebody else. Message names are registered in one descriptor pool per
-  process, and this library lives inside other people's training scripts: a global `Ack` or `Message` collides with
-  anybody else's, and TaskD's own client of ClusterD may be there too. The name of a message's package is not on the
-  wire, so the bytes are the same.
+- A package of ours is put in where the public file has none, or that of somebody else. Message names are registered in
+  one descriptor pool per process, and this library lives inside other people's training scripts: a global `Ack` or
+  `Message` collides with anybody else's, and TaskD's own client of ClusterD may be there too. The name of a message's
+  package is not on the wire, so the bytes are the same.
 - The `service` is taken out. The transport registers its methods by name and takes raw bytes, so there are no
   stubs to generate; and a service inside the package would have another path than `/TaskNet/…`.
 

@@ -1,0 +1,102 @@
+"""The client of etcd: the next member where one gives no answer, over unary calls and over streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
+from taskd_net.etcd.place import Place
+from taskd_net.wire import etcd_pb2 as wire
+from tests.peers.mesh import free_address
+
+Answers = Callable[[AsyncIterator[bytes], "grpc.aio.ServicerContext[bytes, bytes]"], AsyncIterator[bytes]]
+
+
+@asynccontextmanager
+async def member(answers: Answers) -> AsyncIterator[str]:
+    """One member that serves the renewals of leases alone."""
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(answers)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("etcdserverpb.Lease", {"LeaseKeepAlive": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+async def renews(requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+    """Renews each lease for 5 s."""
+    async for request in requests:
+        read = wire.LeaseKeepAliveRequest.FromString(request)
+        yield wire.LeaseKeepAliveResponse(ID=read.ID, TTL=5).SerializeToString()
+
+
+async def ends(requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+    """Ends the stream in good order, without an answer."""
+    for nothing in ():
+        yield nothing
+
+
+async def has_no_leader(
+    requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+) -> AsyncIterator[bytes]:
+    """Ends the stream as a member that is cut off from the others."""
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
+    for nothing in ():
+        yield nothing
+
+
+async def refuses(
+    requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+) -> AsyncIterator[bytes]:
+    """Refuses for want of rights."""
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
+    for nothing in ():
+        yield nothing
+
+
+async def renewed(*members: str) -> int:
+    """The seconds of a lease that these members renew."""
+    client = EtcdClient(Place.parse(f"etcd://{','.join(members)}/taskd/J"))
+    try:
+        return (await client.keep_alive(wire.LeaseKeepAliveRequest(ID=7))).TTL
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("first", [ends, has_no_leader])
+async def test_next_member_renews_the_lease(first: Answers) -> None:
+    async with member(first) as one, member(renews) as other:
+        assert await renewed(one, other) == 5
+    async with member(first) as one:
+        with pytest.raises(EtcdError, match=r"stream has ended without|no leader"):
+            await renewed(one)
+
+
+async def test_member_that_is_away_is_passed_over() -> None:
+    async with member(renews) as other:
+        assert await renewed(await free_address(), other) == 5
+
+
+async def test_refusal_is_an_answer() -> None:
+    async with member(refuses) as one, member(renews) as other:
+        with pytest.raises(EtcdRefused, match="permission denied") as refused:
+            await renewed(one, other)
+        assert refused.value.rights
+
+
+async def test_requests_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "ETCD_CALL_S", 0.2)
+    client = EtcdClient(Place.parse(f"etcd://{await free_address()}/taskd/J"))
+    with pytest.raises(EtcdError, match="Range at 127"):
+        await client.range(wire.RangeRequest(key=b"x"))
+    await client.close()

@@ -1,0 +1,140 @@
+"""The lease of a leader: taken, lost, taken again, and the Manager that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError
+from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.place import Place
+from taskd_net.etcd.store import Deposed, EtcdStore
+from taskd_net.job_view import JobCounters
+from taskd_net.logger import get_logger
+from taskd_net.manager.etcd_keeping import EtcdKeeping
+from tests.etcd.double import Double
+from tests.peers.mesh import soon
+from tests.polling import until
+
+PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renewals and attempts follow each other at once."""
+    for name in ("LEASE_RENEW_S", "ETCD_AGAIN_S", "LEADER_LOOK_S"):
+        monkeypatch.setattr(job_limits, name, 0.01)
+
+
+@pytest.fixture
+async def leaders() -> AsyncIterator[list[Leader]]:
+    """Leaders that give their leases back at the end."""
+    made: list[Leader] = []
+    yield made
+    for each in made:
+        await each.give_back()
+
+
+def leader(etcd: Double, name: str, made: list[Leader]) -> Leader:
+    """A Manager's side of the lease."""
+    made.append(Leader(etcd, PLACE, name, get_logger()))
+    return made[-1]
+
+
+async def test_requests_without_an_answer_are_repeated(leaders: list[Leader]) -> None:
+    etcd = Double(answers=["away"] * 4)
+    first = leader(etcd, "a", leaders)
+    await soon(first.take(10.0))
+    assert first.decides() and first.leaders == 1
+
+
+async def test_claim_whose_answer_was_lost_has_succeeded(leaders: list[Leader]) -> None:
+    etcd = Double(answers=["ok", "ok", "lost"])
+    first = leader(etcd, "a", leaders)
+    await soon(first.take(10.0))
+    assert first.leaders == 1 and len(etcd.leases) == 1
+
+
+async def test_claim_that_arrives_late_is_known(leaders: list[Leader]) -> None:
+    """The second claim is refused because of the first, which is this Manager's own."""
+    etcd = Double(answers=["ok", "ok", "late", "ok"])
+    first = leader(etcd, "a", leaders)
+    taking = asyncio.create_task(first.take(10.0))
+    await until(lambda: len(etcd.leases) == 2 or bool(etcd.delayed))
+    etcd.carry_out(etcd.delayed.pop())
+    await soon(taking)
+    assert first.decides() and first.leaders == 1
+
+
+async def test_other_leader_is_named(leaders: list[Leader]) -> None:
+    etcd = Double()
+    await leader(etcd, "a", leaders).take(0.0)
+    with pytest.raises(ConfigError, match="but a leads this job"):
+        await soon(leader(etcd, "b", leaders).take(0.0))
+
+
+async def test_lease_that_ended_is_taken_again_where_nobody_has_led_meanwhile(leaders: list[Leader]) -> None:
+    etcd = Double()
+    first = leader(etcd, "a", leaders)
+    await first.take(0.0)
+    number, store = first.number, EtcdStore(etcd, PLACE, "J", first.number)
+    await store.open()
+    etcd.now += job_limits.LEASE_S
+    assert await soon(first.again(number))
+    assert first.number > number and first.leaders == 2 and not first.lost.is_set()
+    store.begin({"rest": "1"})
+    with pytest.raises(Deposed):
+        await store.flush()
+    store.number = first.number
+    await store.flush()
+    assert await EtcdStore(etcd, PLACE, "J", first.number).open() == {"rest": "1"}
+
+
+async def test_lease_is_not_taken_again_where_somebody_has_led(leaders: list[Leader]) -> None:
+    etcd, told = Double(), asyncio.Event()
+    first = Leader(etcd, PLACE, "a", get_logger(), told.set)
+    leaders.append(first)
+    await first.take(0.0)
+    etcd.now += job_limits.LEASE_S
+    second = Leader(etcd, PLACE, "b", get_logger())
+    await second.take(0.0)
+    await second.give_back()
+    await soon(told.wait())
+    assert not first.decides() and not await soon(first.confirmed())
+
+
+async def test_leader_whose_key_was_removed_leads_again(leaders: list[Leader]) -> None:
+    etcd = Double()
+    first = leader(etcd, "a", leaders)
+    await first.take(0.0)
+    del etcd.keys[PLACE.key("leader")]
+    assert await soon(first.again(first.number))
+
+
+async def test_commit_of_a_stranger_below_a_leader_that_stands_ends_it(leaders: list[Leader]) -> None:
+    etcd = Double()
+    first = leader(etcd, "a", leaders)
+    await first.take(0.0)
+    assert not await soon(first.again(first.number))
+
+
+async def test_manager_that_ends_does_not_wait_for_the_lease() -> None:
+    etcd = Double()
+    keeping = EtcdKeeping(PLACE, "J", "a", None, JobCounters(), get_logger(), lambda: None)
+    keeping._etcd = keeping.leader._etcd = etcd  # type: ignore[assignment]
+    assert await keeping.load(0.0, dict) is None
+    assert await soon(keeping.save(0.0, {"rest": "1"}))
+    etcd.answers = ["away"] * 10_000
+    assert keeping.leader._lease is not None
+    keeping.leader._lease = keeping.leader._lease.ended()
+    waiting = asyncio.create_task(keeping.confirmed())
+    saving = asyncio.create_task(keeping.save(0.0, {"rest": "2"}))
+    await asyncio.sleep(0)
+    assert keeping.term() is None
+    keeping.hurry()
+    assert not await soon(waiting) and not await soon(saving)
+    etcd.answers = []
+    await keeping.leader.give_back()
