@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -93,8 +94,10 @@ class EtcdClient:
             from taskd_net.tls.credentials import channel_credentials
 
             self._credentials, self._server_name = channel_credentials(read(tls)), tls.server_name
-        self._channels: dict[int, grpc.aio.Channel] = {}
-        self._member = 0
+        # The member of the moment, counted on without end, its channel, and the calls on each channel.
+        self._number = 0
+        self._current: grpc.aio.Channel | None = None
+        self._calls: Counter[grpc.aio.Channel] = Counter()
 
     async def range(self, request: wire.RangeRequest) -> wire.RangeResponse:
         """Read keys; see `Etcd`."""
@@ -118,7 +121,8 @@ class EtcdClient:
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
-        channels, self._channels = list(self._channels.values()), {}
+        channels, self._current = list(self._calls), None
+        self._calls.clear()
         for channel in channels:
             await channel.close()
 
@@ -132,40 +136,55 @@ class EtcdClient:
             if left <= 0.0:
                 break
             seconds = left if len(self._members) == 1 else min(left, job_limits.ETCD_TRY_S)
+            number = self._number
+            member, channel = self._members[number % len(self._members)], self._channel()
+            self._calls[channel] += 1
             try:
-                read = await (self._stream if streams else self._unary)(path, data, seconds)
+                read = await (self._stream if streams else self._unary)(channel, path, data, seconds)
                 return answer.FromString(read)
             except grpc.aio.AioRpcError as error:
-                reason = f"{self._members[self._member]}: {error.code().name}: {error.details() or ''}"
+                reason = f"{member}: {error.code().name}: {error.details() or ''}"
                 if error.code() not in _ELSEWHERE:
                     raise _refused(name, reason, error) from error
+                self._leave(number)
             except DecodeError:
-                reason = f"{self._members[self._member]}: the answer cannot be read"
+                reason = f"{member}: the answer cannot be read"
+                self._leave(number)
             except _Ended:
-                reason = f"{self._members[self._member]}: the stream has ended without an answer"
-            await self._next_member()
+                reason = f"{member}: the stream has ended without an answer"
+                self._leave(number)
+            finally:
+                self._calls[channel] -= 1
+                await self._close_left()
         raise EtcdError(f"{name} at {reason}")
 
-    async def _next_member(self) -> None:
-        """Leave a member. Its channel goes too, so that the next attempt there does not wait for gRPC's pause."""
-        channel = self._channels.pop(self._member, None)
-        self._member = (self._member + 1) % len(self._members)
-        if channel is not None:
+    def _leave(self, number: int) -> None:
+        """Leave a member, unless another call has. With its channel goes gRPC's pause before a new connection."""
+        if self._number == number:
+            self._number += 1
+            self._current = None
+
+    async def _close_left(self) -> None:
+        """Close the channels that were left, and have no calls: a close would cancel the tasks of those."""
+        left = [each for each, calls in self._calls.items() if not calls and each is not self._current]
+        for channel in left:
+            del self._calls[channel]
+        for channel in left:
             await channel.close()
 
-    async def _unary(self, path: str, data: bytes, seconds: float) -> bytes:
-        call: Any = self._channel().unary_unary(path)
+    async def _unary(self, channel: grpc.aio.Channel, path: str, data: bytes, seconds: float) -> bytes:
+        call: Any = channel.unary_unary(path)
         answer: bytes = await call(data, timeout=seconds)
         return answer
 
-    async def _stream(self, path: str, data: bytes, seconds: float) -> bytes:
+    async def _stream(self, channel: grpc.aio.Channel, path: str, data: bytes, seconds: float) -> bytes:
         """Send one request over a stream, and read one answer.
 
         Raises:
             AioRpcError: the stream has ended with an error.
             _Ended: it has ended in good order, without an answer.
         """
-        stream: Any = self._channel().stream_stream(path)(timeout=seconds)
+        stream: Any = channel.stream_stream(path)(timeout=seconds)
         try:
             with contextlib.suppress(asyncio.InvalidStateError):  # it has ended already: reading tells why
                 await stream.write(data)
@@ -177,12 +196,10 @@ class EtcdClient:
             stream.cancel()
 
     def _channel(self) -> grpc.aio.Channel:
-        channel = self._channels.get(self._member)
-        if channel is None:
-            address = self._members[self._member]
-            channel = open_channel(address, self._credentials, self._server_name, pings=False)
-            self._channels[self._member] = channel
-        return channel
+        if self._current is None:
+            address = self._members[self._number % len(self._members)]
+            self._current = open_channel(address, self._credentials, self._server_name, pings=False)
+        return self._current
 
 
 def _refused(name: str, reason: str, error: grpc.aio.AioRpcError) -> EtcdRefused:

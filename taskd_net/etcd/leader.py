@@ -108,6 +108,7 @@ class Leader:
                     raise ConfigError(f"state is '{self._place}'; {text}")
             await asyncio.sleep(job_limits.LEADER_LOOK_S)
         self._renewing = asyncio.create_task(self._renew(), name=f"renews the lease of {self._name}")
+        self._renewing.add_done_callback(self._renewing_ended)
 
     async def give_back(self) -> None:
         """End the lease, so that the next Manager need not wait for its end. Idempotent."""
@@ -202,6 +203,14 @@ class Leader:
             if said:
                 said = False
                 self._log.info("leader_decides_again", number=self.number)
+
+    def _renewing_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Without renewals the lease ends, and nobody would say so.
+            self._log.error("lease_failed", leader=self._name, reason=repr(error), exc_info=error)
+            self.lost.set()
+            self._renewed.set()
+            self._on_lost()
 
     async def _until(self, when: float) -> None:
         """Wait until a time, or a doubt."""

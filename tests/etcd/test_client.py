@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -14,14 +15,15 @@ from taskd_net.etcd.place import Place
 from taskd_net.wire import etcd_pb2 as wire
 from tests.peers.mesh import free_address
 
-Answers = Callable[[AsyncIterator[bytes], "grpc.aio.ServicerContext[bytes, bytes]"], AsyncIterator[bytes]]
+Context = grpc.aio.ServicerContext[bytes, bytes]
+Answers = Callable[[AsyncIterator[bytes], Context], Awaitable[None]]
 
 
 @asynccontextmanager
 async def member(answers: Answers) -> AsyncIterator[str]:
     """One member that serves the renewals of leases alone."""
     server = grpc.aio.server()
-    handler = grpc.stream_stream_rpc_method_handler(answers)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(answers)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("etcdserverpb.Lease", {"LeaseKeepAlive": handler}),)
     )
@@ -33,35 +35,30 @@ async def member(answers: Answers) -> AsyncIterator[str]:
         await server.stop(None)
 
 
-async def renews(requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+async def renews(requests: AsyncIterator[bytes], context: Context) -> None:
     """Renews each lease for 5 s."""
     async for request in requests:
         read = wire.LeaseKeepAliveRequest.FromString(request)
-        yield wire.LeaseKeepAliveResponse(ID=read.ID, TTL=5).SerializeToString()
+        await context.write(wire.LeaseKeepAliveResponse(ID=read.ID, TTL=5).SerializeToString())
 
 
-async def ends(requests: AsyncIterator[bytes], _: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+async def ends(requests: AsyncIterator[bytes], context: Context) -> None:
     """Ends the stream in good order, without an answer."""
-    for nothing in ():
-        yield nothing
 
 
-async def has_no_leader(
-    requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
-) -> AsyncIterator[bytes]:
+async def waits(requests: AsyncIterator[bytes], context: Context) -> None:
+    """Answers nothing, as a member that is stopped."""
+    await asyncio.Event().wait()
+
+
+async def has_no_leader(requests: AsyncIterator[bytes], context: Context) -> None:
     """Ends the stream as a member that is cut off from the others."""
     await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
-    for nothing in ():
-        yield nothing
 
 
-async def refuses(
-    requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
-) -> AsyncIterator[bytes]:
+async def refuses(requests: AsyncIterator[bytes], context: Context) -> None:
     """Refuses for want of rights."""
     await context.abort(grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied")
-    for nothing in ():
-        yield nothing
 
 
 async def renewed(*members: str) -> int:
@@ -85,6 +82,20 @@ async def test_next_member_renews_the_lease(first: Answers) -> None:
 async def test_member_that_is_away_is_passed_over() -> None:
     async with member(renews) as other:
         assert await renewed(await free_address(), other) == 5
+
+
+async def test_call_that_fails_ends_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share a connection, whose member does not answer to either; the first one to fail leaves it."""
+    async with member(waits) as one, member(renews) as other:
+        client = EtcdClient(Place.parse(f"etcd://{one},{other}/taskd/J"))
+        try:
+            renewing = asyncio.create_task(client.keep_alive(wire.LeaseKeepAliveRequest(ID=7)))
+            await asyncio.sleep(0)
+            monkeypatch.setattr(job_limits, "ETCD_TRY_S", 0.1)
+            assert (await client.keep_alive(wire.LeaseKeepAliveRequest(ID=8))).ID == 8
+            assert (await renewing).ID == 7
+        finally:
+            await client.close()
 
 
 async def test_refusal_is_an_answer() -> None:

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
-from taskd_net import Node, NodeConfig, job_limits
+from taskd_net import Code, Node, NodeConfig, job_limits
+from taskd_net.body import Body
 from taskd_net.codes import ConfigError
-from taskd_net.etcd.client import EtcdClient, EtcdError
+from taskd_net.etcd.client import EtcdClient
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore, require_job
 from taskd_net.logger import get_logger
 from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.wire import etcd_pb2 as wire
 from tests.api.conftest import free_port
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server
-from tests.manager.cluster import SOON, Leaf
+from tests.manager.cluster import SOON, Leaf, managed
+from tests.peers.mesh import soon
+from tests.polling import until
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
 
-async def ready(client: EtcdClient, place: Place) -> None:
-    """Wait until the member answers."""
-    for left in reversed(range(10)):
-        try:
-            await require_job(client, place, "J")
-            return
-        except EtcdError:
-            if not left:
-                raise
-
-
 async def test_commits_of_any_size_and_of_one_leader_alone(tmp_path: Path) -> None:
-    async with etcd_server(tmp_path) as address:
-        place = Place.parse(f"etcd://{address}/taskd/J")
+    async with etcd_server(tmp_path) as etcd:
+        place = Place.parse(f"etcd://{etcd.address}/taskd/J")
         client = EtcdClient(place)
         try:
-            await ready(client, place)
+            await require_job(client, place, "J")
             first = Leader(client, place, "a", get_logger())
             await first.take(1.0)
             store = EtcdStore(client, place, "J", first.number)
@@ -66,11 +62,8 @@ async def test_commits_of_any_size_and_of_one_leader_alone(tmp_path: Path) -> No
 
 
 async def test_manager_goes_on_where_the_one_before_was(tmp_path: Path) -> None:
-    async with etcd_server(tmp_path) as address:
-        place = Place.parse(f"etcd://{address}/taskd/J")
-        client = EtcdClient(place)
-        await ready(client, place)
-        await client.close()
+    async with etcd_server(tmp_path) as etcd:
+        place = Place.parse(f"etcd://{etcd.address}/taskd/J")
         port, settings = free_port(), ManagerConfig(job_id="J", state=str(place), reset_file=str(tmp_path / "none"))
         mgr = NodeConfig.mgr(listen=f"127.0.0.1:{port}", confirms=True)
         async with Node(NodeConfig.agent(server_rank=0, upstream=f"127.0.0.1:{port}")) as node:
@@ -83,6 +76,65 @@ async def test_manager_goes_on_where_the_one_before_was(tmp_path: Path) -> None:
             async with Node(mgr) as root, Manager(root, settings) as manager:
                 assert manager.job.state.records.agents[0].incarnation == "process 0"
                 assert manager.job.state.records.restarts == 3
+
+
+async def test_manager_goes_on_after_etcd_was_away_for_longer_than_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody else has led meanwhile. Until then it decides nothing, and the mesh carries messages."""
+    for name, seconds in (("LEASE_S", 2), ("LEASE_RENEW_S", 0.4)):
+        monkeypatch.setattr(job_limits, name, seconds)
+    async with etcd_server(tmp_path) as etcd:
+        settings = ManagerConfig(job_id="J", state=f"etcd://{etcd.address}/taskd/J", reset_file=str(tmp_path / "none"))
+        async with (
+            managed(settings) as (root, manager),
+            Node(agent_of(root, 0)) as node,
+            Node(agent_of(root, 1)) as other,
+        ):
+            agent, keeping = Leaf(node), manager._keeping
+            await agent.register()
+            first = int((await agent.command()).extension["Term"])
+            etcd.process.send_signal(signal.SIGSTOP)
+            await until(lambda: keeping.term() is None)
+            waits = asyncio.create_task(Leaf(other).register())
+            assert (await node.send("x", to="Agent/1", timeout=SOON)).ok
+            assert (await other.receive()).body == "x"
+            await asyncio.sleep(job_limits.LEASE_S)  # etcd ends the lease as soon as it goes on
+            assert not waits.done()
+            etcd.process.send_signal(signal.SIGCONT)
+            await soon(waits)
+            start = await Leaf(other).command()
+            assert start.code == 210 and int(start.extension["Term"]) > first
+            assert "event=leader_decides_nothing" in caplog.text and "lead_lost" not in caplog.text
+
+
+async def test_manager_that_was_replaced_leaves_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with etcd_server(tmp_path) as etcd:
+        place = Place.parse(f"etcd://{etcd.address}/taskd/J")
+        settings = ManagerConfig(job_id="J", state=str(place), reset_file=str(tmp_path / "none"))
+        client = EtcdClient(place)
+        async with managed(settings) as (root, manager), Node(agent_of(root, 0)) as node:
+            agent = Leaf(node)
+            await agent.register()
+            assert (await agent.command()).code == 210
+            assert isinstance(manager._keeping, EtcdKeeping)
+            lease = manager._keeping.leader._lease
+            assert lease is not None
+            await client.revoke(wire.LeaseRevokeRequest(ID=lease.id))
+            other = Leader(client, place, "b", get_logger())
+            await other.take(SOON)
+            ack = await node.send(Body("STATUS", 202, "").to_json(), to="Mgr", timeout=1.0)
+            await until(lambda: root.job_view is None)
+            assert not ack.ok
+            assert (await node.send("x", to="Mgr", timeout=SOON)).code == Code.RECV_BUF_NIL
+            assert await EtcdStore(client, place, "J", other.number).open()
+            await other.give_back()
+        await client.close()
+
+
+def agent_of(root: Node, rank: int) -> NodeConfig:
+    """An Agent below a Mgr."""
+    return NodeConfig.agent(server_rank=rank, upstream=str(root.address))
 
 
 async def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
