@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+ETCD_SCHEME: Final = "etcd://"
+"""Beginning of the place of a state that is not a file, but a prefix in etcd."""
+
 OWN: Final = "Manager"
 """The name of the Manager's own decisions, its 210s, beside those of plugins."""
 

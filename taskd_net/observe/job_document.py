@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from taskd_net.job_view import OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView
+from taskd_net.job_view import ETCD_SCHEME, OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView
 from taskd_net.observe.document import Document
 
 FAULTY: Final = "faulty"
@@ -77,7 +77,9 @@ def manager_trouble(view: JobView) -> list[str]:
     """The troubles of the Manager itself in words: a state that is not durable, plugins that are off."""
     found = []
     if not view.counters.durable:
-        found.append(f"the state in {view.state_file} is not durable: a restart may repeat commands")
+        in_etcd = view.state_file.startswith(ETCD_SCHEME)
+        then = "the Manager decides nothing until it is" if in_etcd else "a restart may repeat commands"
+        found.append(f"the state in {view.state_file} is not durable: {then}")
     found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
     return found
 

@@ -21,6 +21,7 @@ from taskd_net import Node, NodeConfig
 from tests.cli import processes
 from tests.cli.processes import Daemon
 from tests.documents.pages import PAGES, Command, commands
+from tests.etcd.server import ETCD, etcd_server
 
 pytestmark = [
     pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout"),
@@ -74,10 +75,12 @@ class Places:
     Args:
         mgr, proxy: their addresses.
         folder: for files.
+        etcd: for the state of a Manager; a file where there is no etcd.
     """
 
-    def __init__(self, mgr: str, proxy: str, folder: Path) -> None:
+    def __init__(self, mgr: str, proxy: str, folder: Path, etcd: str) -> None:
         self._folder = folder
+        self._etcd = etcd
         self._addresses = {
             **dict.fromkeys(("10.0.0.7:9601", "127.0.0.1:9601", "node-0:9601", "train-rank-0:9601"), mgr),
             **dict.fromkeys(("127.0.0.1:9602", "node-3:9602"), proxy),
@@ -106,6 +109,7 @@ class Places:
             **dict.fromkeys(("taskd-net.toml", "/etc/taskd-net.toml"), str(self._settings)),
             "/etc/taskd-net/certs": etc,
             "/etc/taskd/plugins": etc,
+            "etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/taskd/J": self._etcd,
             "/var/lib/taskd/j.sqlite3": str(self._folder / "j.sqlite3"),
             "/etc/mindx-dl/fault-config": str(self._faults),
             "events.jsonl": str(self._faults / "events.jsonl"),
@@ -160,7 +164,11 @@ async def test_every_command_is_understood_and_carried_out(tmp_path: Path) -> No
         deciding = ("--job-id", "J", "--state", str(tmp_path / "state"))
         mgr = await stack.enter_async_context(Daemon("mgr", *deciding, logs=tmp_path))
         proxy = await stack.enter_async_context(Daemon("proxy", "--upstream", mgr.address, logs=tmp_path))
-        places = Places(mgr.address, proxy.address, tmp_path)
+        etcd = str(tmp_path / "etcd.sqlite3")
+        if ETCD is not None:
+            member = await stack.enter_async_context(etcd_server(tmp_path / "etcd"))
+            etcd = f"etcd://{member.address}/taskd/J"
+        places = Places(mgr.address, proxy.address, tmp_path, etcd)
         turns = asyncio.Semaphore(TOGETHER)
         home = {"XDG_CONFIG_HOME": str(tmp_path)}
         async with processes.Command("context", "add", "prod", "--at", mgr.address, env=home) as made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.wire import etcd_pb2 as wire
 from tests.api.conftest import free_port
+from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server
 from tests.manager.cluster import SOON, Leaf, managed
 from tests.peers.mesh import soon
@@ -143,3 +145,32 @@ async def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as root:
         with pytest.raises(ConfigError, match=r"expected an etcd that answers, but KV/Range at 127\.0\.0\.1"):
             await Manager(root, ManagerConfig(job_id="J", state=state)).start()
+
+
+@pytest.mark.timeout(120)
+async def test_manager_that_was_killed_goes_on_at_another_address(tmp_path: Path) -> None:
+    """Two processes at two addresses, one after the other; the Proxy has both, and its Agent notices little."""
+    async with etcd_server(tmp_path / "etcd") as etcd:
+        ports = free_port(), free_port()
+        listen = [f"127.0.0.1:{port}" for port in ports]
+        job = ("--job-id", "J", "--state", f"etcd://{etcd.address}/taskd/J", "--listen")
+        async with (
+            Daemon("mgr", *job, listen[0], logs=tmp_path / "a") as first,
+            Daemon("proxy", "--upstream", ",".join(listen), logs=tmp_path / "proxy") as proxy,
+            Node(NodeConfig.agent(server_rank=0, upstream=proxy.address)) as node,
+        ):
+            agent = Leaf(node)
+            await agent.register(Incarnation="process 0")
+            before = await agent.command()
+            assert (before.code, before.message) == (210, "3")
+            first.signal(signal.SIGKILL)
+            code, _, errors = await run("mgr", *job[:-1], "--listen", "127.0.0.1:0", "--job-id", "K")
+            assert code == 1 and "which has the state of job 'J'; expected that of 'K'" in errors
+            async with Daemon("mgr", *job, listen[1], logs=tmp_path / "b") as second:
+                assert second.address == listen[1]
+                await agent.fault(0)
+                again = await agent.command()
+                assert int(again.extension["Term"]) > int(before.extension["Term"])
+                code, output, errors = await run("job", "--at", second.address, "--json")
+                assert code in (0, 1), errors
+                assert json.loads(output)["state"]["file"].startswith("etcd://")

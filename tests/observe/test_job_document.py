@@ -17,6 +17,12 @@ pytestmark = pytest.mark.oldest
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 
 
+def test_manager_without_its_etcd_decides_nothing() -> None:
+    view = replace(WHOLE, state_file="etcd://10.0.0.1:2379/taskd/J", plugins_off=())
+    state = "the state in etcd://10.0.0.1:2379/taskd/J is not durable"
+    assert manager_trouble(view) == [f"{state}: the Manager decides nothing until it is"]
+
+
 def test_a_job_in_trouble() -> None:
     found = job_document(WHOLE)
     assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 4, "processes": 2})
