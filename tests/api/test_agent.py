@@ -349,6 +349,20 @@ def test_command_to_an_earlier_process_is_refused(start: Start, msrun: Msrun) ->
     assert running.exit_status() == 1
 
 
+def test_command_of_a_mgr_that_leads_no_more_is_refused(
+    start: Start, msrun: Msrun, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A command that was under way when the leader changed, of a Mgr with its state in etcd."""
+    running = start(msrun)
+    for code, term in ((210, "7"), (203, "6"), (208, "7"), (203, "")):
+        extension = {"Term": term} if term else {}
+        assert running.mgr.send(Body("ACTION", code, "1", extension).to_json(), to=AGENT).ok
+    assert [msrun.called() for _ in range(3)] == [("START_ALL_WORKER",), ("KILL_WORKER", [-1]), ("START_ALL_WORKER",)]
+    assert running.exit_status() == 1, "a Mgr with its state in a file has no term"
+    (line,) = (line for line in caplog.text.splitlines() if "command_refused" in line)
+    assert "its Mgr led in term 6, and another one leads since term 7" in line
+
+
 def test_destroy_ends_a_graceful_exit(start: Start, msrun: Msrun) -> None:
     msrun.program = STUBBORN
     running = start(msrun)

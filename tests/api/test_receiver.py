@@ -67,6 +67,16 @@ def test_worker_hears_the_next_command(
     assert handler.get(timeout=SOON) == "next"
 
 
+def test_worker_refuses_the_command_of_a_mgr_that_leads_no_more(
+    mgr: BlockingNode, near: BlockingNode, handler: SimpleQueue[str]
+) -> None:
+    started()
+    for term in ("5", "4", "no number", "5", "6", "5"):
+        reach(mgr, Body("ACTION", 700, term, {"Term": term}))
+    reach(mgr, Body("ACTION", 700, "the last"))
+    assert [handler.get(timeout=SOON) for _ in range(5)] == ["5", "no number", "5", "6", "the last"]
+
+
 def test_manager_hears_the_next_report(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setattr(arguments, "MGR_PORT", free_port())
     assert api.init_taskd_manager({})

@@ -74,6 +74,25 @@ async def test_an_acknowledgement_is_late_after_a_send_without_one(monkeypatch: 
     assert sender.late == ["a", "c"], "what was certainly not delivered, or is acknowledged, is clear"
 
 
+async def test_no_attempt_leaves_while_another_manager_may_lead() -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node, leaves(node, agent(0)) as (zero,):
+        terms: list[int | None] = [None, None, 7]
+        asked = asyncio.Event()
+
+        def term() -> int | None:
+            if len(terms) == 1:
+                asked.set()
+                return terms[0]
+            return terms.pop(0)
+
+        dispatch = Dispatch(node, lambda *_: None, term)
+        dispatch.send(Command("Agent/0", 203, uuid="a", extension={"Incarnation": "i"}))
+        message, said = await zero.take()
+        assert asked.is_set() and message.uuid == "a"
+        assert said.extension == {"Incarnation": "i", "Term": "7"}
+        await dispatch.close()
+
+
 async def test_a_broadcast_counts_its_receivers() -> None:
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node, leaves(node, worker(0, 0), worker(1, 8)):
         sender = Sender(node)

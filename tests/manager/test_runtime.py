@@ -11,9 +11,10 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.jobs.events import Event, RetryTime, Signal, SwitchNic
-from taskd_net.jobs.traffic import Call, Command, Reply
+from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
+from taskd_net.manager.kept import NotKept
 from taskd_net.manager.store import Store
 from tests.manager.cluster import SOON, agent, leaves, managed, worker
 from tests.polling import until
@@ -43,6 +44,42 @@ async def test_a_fault_becomes_a_round() -> None:
         assert ((await one.command()).code, node.job_view().restarts_left) == (210, 2)
         await until(lambda: node.job_view and not any(stream.owner for stream in node.job_view().streams))
     assert node.job_view is None
+
+
+class Doubtful(NotKept):
+    """A state under a lease that is not confirmed at present."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.leads = False
+
+    async def confirmed(self) -> bool:
+        self.asked.set()
+        await self.answer.wait()
+        return self.leads
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_calls_and_replies_wait_for_the_lease(*, leads: bool) -> None:
+    """The process may have been stopped after the commit: others would take them from anybody."""
+    done: list[object] = []
+    outcome = Outcome(calls=[Call("stop_train")], replies=[Reply("ReplySwitchNicResult", "true", "u")])
+    config = ManagerConfig(job_id="J")
+
+    def replied(reply: Reply) -> bool:
+        done.append(reply)
+        return False
+
+    async with managed(config, controller=done.append, reply=replied) as (_, manager):
+        manager._keeping = keeping = Doubtful()
+        keeping.leads = leads
+        carrying = asyncio.create_task(manager._carry_out(outcome))
+        await keeping.asked.wait()
+        assert not done
+        keeping.answer.set()
+        await carrying
+        assert done == ([*outcome.calls, *outcome.replies] if leads else [])
 
 
 async def test_what_is_no_report_is_refused() -> None:
