@@ -8,8 +8,10 @@ from inspect import cleandoc
 from typing import Final
 
 import click
+from click.shell_completion import add_completion_class
 
 from taskd_net import __version__
+from taskd_net.cli.bash import Bash
 from taskd_net.untrusted import printable
 
 HOMES: Final = {
@@ -95,6 +97,9 @@ class OneLineErrors(click.Group):
             raise click.UsageError(printable(" ".join(error.format_message().split()))) from None
         except click.ClickException as error:
             raise click.ClickException(printable(error.format_message())) from None
+
+
+add_completion_class(Bash, "bash")
 
 
 @click.group(cls=OneLineErrors, commands=Commands(HOMES), context_settings={"help_option_names": ["-h", "--help"]})

@@ -22,12 +22,17 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """One run of `taskd-net` in a terminal. As a context it is started, and ended however it stands.
 
+    Attributes:
+        program: the command in front of the arguments.
+
     Args:
         arguments: of the command line.
         width: of the terminal, in columns.
         height: of the terminal, in lines.
         env: variables beside those that Python needs.
     """
+
+    program: tuple[str, ...] = (sys.executable, "-m", "taskd_net.cli")
 
     def __init__(self, *arguments: object, width: int, height: int, **env: str) -> None:
         self._arguments = [str(argument) for argument in arguments]
@@ -43,7 +48,7 @@ class Terminal:
         self._controller, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, self._size)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "taskd_net.cli", *self._arguments,
+            *self.program, *self._arguments,
             stdin=terminal, stdout=terminal, stderr=terminal, env=self._env, cwd=ROOT,
         )  # fmt: skip
         os.close(terminal)

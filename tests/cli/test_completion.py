@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
 
 from taskd_net.cli.group import group
 from tests.cli.processes import run
-from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.cli.terminal import Terminal
+from tests.peers.mesh import Mesh, WatchedNode, free_address
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ async def mgr(mesh: Mesh) -> WatchedNode:
 async def words(line: str, **env: str) -> list[str]:
     """The words for the last one of a line, as the script for bash asks for them."""
     typed = f"taskd-net {line}"
-    asked = {"_TASKD_NET_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    asked = {"_TASKD_NET_COMPLETE": "bash_complete", "COMP_WORDS": typed}
     code, output, errors = await run(env={**asked, **env})
     assert (code, errors) == (0, "")
     return [said.partition(",")[2] for said in output.splitlines()]
@@ -63,11 +68,58 @@ def test_script_asks_this_command(shell: str) -> None:
     assert CliRunner().invoke(group, ["completion", "csh"]).exit_code == 2
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-async def test_bash_takes_the_script() -> None:
-    _, script, _ = await run("completion", "bash")
-    bash = await asyncio.create_subprocess_exec(
-        "bash", "-c", f"{script}\ncomplete -p taskd-net", stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await soon(bash.communicate(), 60)
-    assert bash.returncode == 0 and b"-F _taskd_net_completion taskd-net" in output
+class Shell(Terminal):
+    """An interactive shell, whose jobs the terminal controls."""
+
+    program = ("setsid", "--ctty")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A shell: its command, the file that it reads at its start, and the lines there."""
+
+    command: tuple[str, ...]
+    file: str
+    lines: str
+
+
+SHELLS: Final = {
+    "bash": Kind(("bash", "--noprofile", "-i"), ".bashrc", """PS1='ready> '; eval "$(taskd-net completion bash)" """),
+    "zsh": Kind(
+        ("zsh", "-i"),
+        ".zshrc",
+        "PS1='ready> '; autoload -Uz compinit; compinit -D -u; source <(taskd-net completion zsh)",
+    ),
+    "fish": Kind(
+        ("fish", "-i"),
+        ".config/fish/config.fish",
+        "function fish_prompt; echo 'ready> '; end; taskd-net completion fish | source",
+    ),
+}
+"""As the help of `taskd-net completion` says to install it."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_keys_in_a_shell_complete_a_command_and_a_position(mesh: Mesh, tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 7, mgr)
+    kind = SHELLS[shell]
+    (tmp_path / kind.file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / kind.file).write_text(kind.lines + "\n")
+    command = tmp_path / "bin" / "taskd-net"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m taskd_net.cli "$@"\n')
+    command.chmod(0o755)
+    home = {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")}
+    path = f"{command.parent}:{os.environ['PATH']}"
+    async with Shell(*kind.command, width=120, height=30, PATH=path, **home) as terminal:
+        await terminal.shows("ready> ")
+        terminal.press("taskd-net trac\t")
+        await terminal.shows("trace ")
+        # Without the key, `w` is no position.
+        terminal.press(f"--at {mgr.address} w\t")
+        await terminal.shows("Worker/0/7")
+        terminal.press("\r")
+        await terminal.shows(r"Worker/0/7 .* ms")
