@@ -176,6 +176,8 @@ class Daemon:
                     port.bind()
             if metrics is not None and page is not None:
                 page.lead_to_metrics(metrics.address)
+            if page is not None and self._settings["docs_url"] is not None:
+                page.lead_to_documents(self._settings["docs_url"])
             await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:

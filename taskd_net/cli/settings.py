@@ -48,6 +48,8 @@ class CommandSettings:
         allowed_host: Names, with commas between, by which the status page and the metrics are reached. IP addresses and
             `localhost` always pass; any other name in `Host` is refused with 421, because a page of another site could
             read the answers by a name of its own.
+        docs_url: Address of the site that `make docs` builds, where somebody serves it. The status page links to it;
+            without an address it names the documents.
         drain: Seconds for messages under way after SIGTERM. Shorter than `ack_timeout` can cost senders a 6001 for a
             delivered message. Keep it 3 s below the time after which the service manager kills.
         log_path: Folder of the log file, made if it is missing. At most 50 MiB for each node. A daemon that cannot
@@ -67,6 +69,7 @@ class CommandSettings:
     http_port: str | None = _side(Kind.PORT, None, unset="off", matters=True)
     metrics_port: str | None = _side(Kind.PORT, None, unset="off")
     allowed_host: str | None = _side(Kind.TEXT, None, unset="none")
+    docs_url: str | None = _side(Kind.TEXT, None, unset="none")
     drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
     log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str}, matters=True)
     log_file: str | None = _log(Kind.TEXT, None, unset="manager.log, taskd-proxy-N.log")
@@ -109,7 +112,8 @@ _LISTEN: Final = "listen direct_listen"
 _TLS_LISTEN: Final = "server_key server_crt plain_listen"
 _TLS_UPSTREAM: Final = "client_key client_crt server_name"
 _GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
-_DAEMON: Final = "http_port metrics_port allowed_host drain log_path log_file log_file_level log_std_level log_stdout"
+_LOGS: Final = "log_path log_file log_file_level log_std_level log_stdout"
+_DAEMON: Final = f"http_port metrics_port allowed_host docs_url drain {_LOGS}"
 _MANAGER: Final = " ".join(settings_of(ManagerConfig))
 _ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
 

@@ -31,7 +31,6 @@ class _Known:
     status: NodeStatus
     standing: Standing
     waits_since: float | None = None
-    strained: bool = False
     counted: tuple[float, int, int] | None = None
     in_flight: float = nan
     down_p99: float = nan
@@ -57,6 +56,9 @@ class History:
             observe_limits.STATUS_REASON_BYTES,
             observe_limits.HISTORY_TEXT_BYTES,
         )
+        self.strained: dict[str, float] = {}
+        """The nodes under a strain at the last look, each with the time since which messages have waited for it, in
+        seconds since the epoch."""
         self._known: dict[Position, _Known] = {}
 
     def look(self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[Refused] = ()) -> Iterator[None]:
@@ -84,7 +86,9 @@ class History:
                 if status.parent is not None and position != self._root:
                     _add(whole, values)
         for position in [position for position in self._known if position not in found]:
-            self.events.add(self._known.pop(position).name, Event(now, "forgotten"))
+            name = self._known.pop(position).name
+            self.strained.pop(name, None)
+            self.events.add(name, Event(now, "forgotten"))
         for each in refused:
             # A stranger can claim any position: names that are not known take no room.
             if each.position in self._known:
@@ -132,9 +136,25 @@ class History:
             for event in _differences(now, known, status, standing, found):
                 self.events.add(known.name, event)
             known.status, known.standing = status, standing
-        if (strain := _strain(now, known)) is not None:
-            self.events.add(known.name, strain)
+        self._strain(now, known)
         return known
+
+    def _strain(self, now: float, known: _Known) -> None:
+        """Note the beginning or the end of a strain: an inbox that nobody reads, or messages that wait at each look of
+        10 s."""
+        joined = known.standing.state is State.JOINED
+        reason = _waiting(known.status) if joined else ""
+        if not reason:
+            known.waits_since = None
+            if self.strained.pop(known.name, None) is not None and joined:
+                self.events.add(known.name, Event(now, "relieved"))
+            return
+        if known.waits_since is None:
+            known.waits_since = now
+        closed = known.status.own is not None and known.status.own.inbox_closed
+        if known.name not in self.strained and (closed or now - known.waits_since >= observe_limits.STRAINED_S):
+            self.strained[known.name] = known.waits_since
+            self.events.add(known.name, Event(now, "strained", reason))
 
 
 # ---- events
@@ -173,23 +193,6 @@ def _is_another(old: NodeStatus, new: NodeStatus) -> bool:
     if old.own is None or new.own is None:
         return False
     return new.own.delivered < old.own.delivered or new.own.reconnects < old.own.reconnects
-
-
-def _strain(now: float, known: _Known) -> Event | None:
-    """The beginning or the end of a strain: an inbox that nobody reads, or messages that wait at each look of 10 s."""
-    reason = _waiting(known.status) if known.standing.state is State.JOINED else ""
-    closed = bool(reason) and known.status.own is not None and known.status.own.inbox_closed
-    if not reason:
-        known.waits_since = None
-    elif known.waits_since is None:
-        known.waits_since = now
-    strained = closed or (known.waits_since is not None and now - known.waits_since >= observe_limits.STRAINED_S)
-    if strained == known.strained:
-        return None
-    known.strained = strained
-    if strained:
-        return Event(now, "strained", reason)
-    return Event(now, "relieved") if known.standing.state is State.JOINED else None
 
 
 def _waiting(status: NodeStatus) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from taskd_net import observe_limits
@@ -65,14 +66,23 @@ class Feed:
         self._missing_version = 0
         self._job_text = _NOTHING
         self._job_version = 0
+        self._strained_text = "{}"
+        self._strained_version = 0
 
-    def look(self, now: float, entries: Sequence[tuple[str, bytes]], job: JobView | None = None) -> Iterator[None]:
+    def look(
+        self,
+        now: float,
+        entries: Sequence[tuple[str, bytes]],
+        job: JobView | None = None,
+        strained: Mapping[str, float] = MappingProxyType({}),
+    ) -> Iterator[None]:
         """Take in the records of all nodes. Nothing of it is told before the end.
 
         Args:
             now: seconds since the epoch.
             entries: each node's position and record.
             job: the state of the job; None where the node has no Manager.
+            strained: the nodes under a strain, each with its beginning in seconds since the epoch.
 
         Yields:
             After every slice.
@@ -104,7 +114,8 @@ class Feed:
             missing = missing_of(self._root, known, standings, self._expected)
             yield
         job_text = _NOTHING if job is None else json_line(panel(job), compact=True)
-        self._take(version, now, found, standings, missing, job_text)
+        strained_text = json_line({name: round(since, 3) for name, since in strained.items()}, compact=True)
+        self._take(version, now, found, standings, missing, job_text, strained_text)
 
     def answer(self, since: str) -> str:
         """The update for a browser.
@@ -114,8 +125,8 @@ class Feed:
 
         Returns:
             A JSON object: the head of the document, with `missing` null if nothing in it has changed; `job`, null if
-            it is the same or there is none; `nodes`, those that have changed; `removed`, positions that are known no
-            more; `whole`, whether `nodes` are all there are; `token`.
+            it is the same or there is none; `strained`, null if it is the same; `nodes`, those that have changed;
+            `removed`, positions that are known no more; `whole`, whether `nodes` are all there are; `token`.
         """
         life, _, number = since.rpartition("-")
         told = natural(number, self._version) if life == self._life else None
@@ -132,7 +143,9 @@ class Feed:
         }
         missing = self._missing_text if self._missing_version > told else _NOTHING
         job = self._job_text if self._job_version > told else _NOTHING
-        return f'{json_line(rest, compact=True)[:-1]},"missing":{missing},"job":{job},"nodes":[{nodes}]}}'
+        strained = self._strained_text if self._strained_version > told else _NOTHING
+        parts = f'"missing":{missing},"job":{job},"strained":{strained},"nodes":[{nodes}]'
+        return f"{json_line(rest, compact=True)[:-1]},{parts}}}"
 
     def _show(self, position: Position, record: bytes, status: NodeStatus, standing: Standing, version: int) -> _Shown:
         old = self._shown.get(position)
@@ -150,6 +163,7 @@ class Feed:
         standings: dict[Position, Standing],
         missing: list[Document],
         job_text: str,
+        strained_text: str,
     ) -> None:
         removed = [position for position in self._shown if position not in found]
         if missing != self._missing or not self._version:
@@ -157,10 +171,12 @@ class Feed:
             self._missing_text = json_line(missing, compact=True)
         if job_text != self._job_text:
             self._job_text, self._job_version = job_text, version
+        if strained_text != self._strained_text:
+            self._strained_text, self._strained_version = strained_text, version
         self._removed.extend((version, position) for position in removed)
         while len(self._removed) > observe_limits.PAGE_REMOVED:
             self._floor = self._removed.popleft()[0]
-        news = version in (self._missing_version, self._job_version)
+        news = version in (self._missing_version, self._job_version, self._strained_version)
         if removed or news or any(shown.version == version for shown in found.values()):
             self._version = version
         self._shown, self._standings = found, standings

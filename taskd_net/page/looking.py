@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from time import perf_counter
+from types import MappingProxyType
 
 from taskd_net import observe_limits
 from taskd_net.node import Node
@@ -20,13 +22,17 @@ class Looking:
 
     Args:
         node: a node that was started.
+        strained: the nodes under a strain, kept up to date; each with its beginning in seconds since the epoch.
 
     Attributes:
         metrics: `host:port` of the node's metrics; None: nobody serves them.
+        documents: address of the site of the documents; None: nobody has said one.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, strained: Mapping[str, float] = MappingProxyType({})) -> None:
         self.metrics: str | None = None
+        self.documents: str | None = None
+        self._strained = strained
         self._node = node
         self._feed = Feed(node.position, node.config.expect or "", secrets.token_hex(4))
         self._look: asyncio.Task[None] | None = None
@@ -36,8 +42,8 @@ class Looking:
     async def answer(self, since: str) -> str:
         """The update for a browser with the version `since`, as a JSON object.
 
-        It holds what `Feed.answer` says, in `ask_again` the seconds after which the browser should ask again, and in
-        `metrics` the address of the node's metrics, null for none.
+        It holds what `Feed.answer` says, in `ask_again` the seconds after which the browser should ask again, in
+        `metrics` the address of the node's metrics, and in `documents` that of the documents, null for none.
         """
         if self._look is None and self._node.now() >= self._next:
             self._look = asyncio.create_task(self._take_look())
@@ -45,7 +51,8 @@ class Looking:
             await asyncio.shield(self._look)
         told = self._feed.answer(since)
         pause = max(observe_limits.PAGE_ASK_S, self._pause)
-        return f'{{"ask_again":{pause:.3f},"metrics":{json_line(self.metrics)},{told[1:]}'
+        known = f'"metrics":{json_line(self.metrics)},"documents":{json_line(self.documents)}'
+        return f'{{"ask_again":{pause:.3f},{known},{told[1:]}'
 
     async def close(self) -> None:
         """End a look that is under way."""
@@ -59,7 +66,8 @@ class Looking:
             view, job_view = self._node.view, self._node.job_view
             view.look()
             entries = [(record.position, record.node) for record in view.records()]
-            for _ in self._feed.look(view.wall(), entries, None if job_view is None else job_view()):
+            job = None if job_view is None else job_view()
+            for _ in self._feed.look(view.wall(), entries, job, self._strained):
                 busy += perf_counter() - begun
                 await asyncio.sleep(0)
                 begun = perf_counter()

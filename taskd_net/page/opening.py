@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Self
 
@@ -10,6 +11,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.node import Node
 from taskd_net.page.looking import Looking
 from taskd_net.page.recorder import Recorder
+from taskd_net.untrusted import shown
 
 if TYPE_CHECKING:
     from taskd_net.side_port import SidePort
@@ -27,8 +29,8 @@ class StatusPage:
 
     def __init__(self, node: Node, listen: str = "127.0.0.1:0", allowed_hosts: Collection[str] = ()) -> None:
         self._listen = Address.parse(listen, "http_port")
-        self._looking = Looking(node)
         self._recorder = Recorder(node)
+        self._looking = Looking(node, self._recorder.strained)
         self._allowed_hosts = allowed_hosts
         self._port: SidePort | None = None
         self.url = ""
@@ -53,6 +55,19 @@ class StatusPage:
     def lead_to_metrics(self, listen: Address) -> None:
         """Show where the node's metrics are served, in its details."""
         self._looking.metrics = str(listen)
+
+    def lead_to_documents(self, url: str) -> None:
+        """Link to documents in a node's details.
+
+        Args:
+            url: address of the site that `make docs` builds.
+
+        Raises:
+            ConfigError: it is no address of the web.
+        """
+        if not re.match(r"https?://[^/\s]", url):
+            raise ConfigError(f"docs_url is {shown(url)}; expected http://HOST/PATH or https://HOST/PATH")
+        self._looking.documents = url.rstrip("/")
 
     async def __aenter__(self) -> Self:
         """Open the page.

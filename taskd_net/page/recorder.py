@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import perf_counter
 
 from taskd_net import observe_limits
@@ -31,6 +31,11 @@ class Recorder:
         self._read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
         self._task: asyncio.Task[None] | None = None
         self._failed = False
+
+    @property
+    def strained(self) -> Mapping[str, float]:
+        """The nodes under a strain, as of the last look; each with its beginning in seconds since the epoch."""
+        return self._history.strained
 
     def start(self) -> None:
         """Begin to look."""

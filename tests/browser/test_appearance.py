@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
@@ -56,7 +59,7 @@ async def test_pictures(
     job: JobView | None,
     size: tuple[int, int],
 ) -> None:
-    """Write the pictures to docs/ with --rewrite-pictures; else check both colour schemes."""
+    """Write the pictures to docs/ with --rewrite-pictures; else check those there beside what the page shows now."""
     made, expected = of_size(nodes)
     async with shown(chromium, made, expected, scheme=scheme, pace=2.0, nap=0.0, job=job, size=size) as (page, _):
         if chosen is not None:
@@ -70,8 +73,47 @@ async def test_pictures(
             )
             PICTURES.mkdir(exist_ok=True)
             (PICTURES / f"{name}.png").write_bytes(await shot(page))
-        else:
-            assert (PICTURES / f"{name}.png").exists()
+            return
+        states = {state for state in SEEN if await page.query_selector(f"#tree .node.{state}")}
+        now = Image.open(io.BytesIO(await shot(page))).convert("RGB")
+        kept = Image.open(PICTURES / f"{name}.png").convert("RGB")
+        for picture in (now, kept):
+            assert picture.size == size
+            colours = {colour: number for number, colour in picture.getcolors(1 << 24) or []}
+            # A picture of a page is neither of one colour nor of noise.
+            assert 40 < len(colours) <= 256
+            wanted = {"ground": rgb(ground), **{state: rgb(SEEN[state][scheme]) for state in states}}
+            shares = {what: share(colours, colour) for what, colour in wanted.items()}
+            assert 0.2 < shares["ground"] < 0.95, shares
+            assert all(found > 0.0 for found in shares.values()), shares
+        # Times and rates differ, the picture of the tree does not.
+        same = ImageChops.difference(now, kept).convert("L").point([255 * (level < 40) for level in range(256)])
+        alike = same.histogram()[255] / (size[0] * size[1])
+        print(f"\n{name}: {alike:.1%} of the pixels are those of the picture in docs/")
+        assert alike > 0.95
+
+
+SEEN: Final = {
+    "joined": {"light": "rgb(168, 197, 224)", "dark": "rgb(47, 90, 132)"},
+    "lost": {"light": "rgb(200, 50, 28)", "dark": "rgb(255, 111, 87)"},
+    "cut_off": {"light": "rgb(242, 179, 44)", "dark": "rgb(232, 177, 61)"},
+}
+"""The colours that fill the cells of some states."""
+
+
+def rgb(text: str) -> tuple[int, ...]:
+    """A colour of a style sheet."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def share(colours: Mapping[tuple[int, ...] | float, int], wanted: tuple[int, ...]) -> float:
+    """The share of the pixels with a colour, or one so near that nobody sees a difference: the palette has 256."""
+    near = [
+        number
+        for colour, number in colours.items()
+        if isinstance(colour, tuple) and all(abs(one - other) <= 12 for one, other in zip(colour, wanted, strict=True))
+    ]
+    return sum(near) / sum(colours.values())
 
 
 async def test_light_and_dark_differ_in_every_colour_of_a_state(chromium: Browser) -> None:

@@ -21,6 +21,14 @@ async def bright(page: Page) -> set[str]:
     return set(found)
 
 
+async def drawn(page: Page) -> set[str]:
+    """The positions in the picture."""
+    found = await page.evaluate(
+        "[...document.querySelectorAll('#tree [data-position]')].map((one) => one.dataset.position)"
+    )
+    return set(found)
+
+
 async def address(page: Page) -> str:
     """The address that somebody would copy."""
     text: str = await page.evaluate("location.href")
@@ -40,7 +48,9 @@ async def address(page: Page) -> str:
         ("10.0.0.2", {"Proxy/0"}),
     ],
 )
-async def test_search_leaves_the_others_pale(chromium: Browser, text: str, found: set[str]) -> None:
+async def test_search_leaves_the_found_ones_and_pale_those_above_them(
+    chromium: Browser, text: str, found: set[str]
+) -> None:
     made, expected = of_size(64)
     async with shown(chromium, made, expected) as (page, _):
         all_of_them = await bright(page)
@@ -48,10 +58,55 @@ async def test_search_leaves_the_others_pale(chromium: Browser, text: str, found
         await page.keyboard.press("/")
         await page.keyboard.type(text)
         assert await bright(page) == found
+        above = {f"Proxy/{position.split('/')[1]}" for position in found} | {"Mgr/0"}
+        assert await drawn(page) == found | above
         assert await page.inner_text("#found") == f"{len(found)} of {len(all_of_them)}"
         await page.keyboard.press("Escape")
-        assert await bright(page) == all_of_them
+        assert await bright(page) == await drawn(page) == all_of_them
         assert await page.inner_text("#found") == ""
+
+
+@pytest.mark.parametrize(("text", "most"), [("node 17", 14), ("lost", 30), ("0.1.0", 2000)])
+async def test_search_makes_the_found_ones_of_many_larger(chromium: Browser, text: str, most: int) -> None:
+    made, expected = of_size(2000)
+    async with shown(chromium, made, expected) as (page, _):
+        before = await _size_of_a_cell(page)
+        took = await page.evaluate(
+            """(text) => {
+              const began = performance.now();
+              document.getElementById('find').value = text;
+              document.getElementById('find').dispatchEvent(new Event('input'));
+              document.getElementById('tree').getBoundingClientRect();
+              return performance.now() - began;
+            }""",
+            text,
+        )
+        print(f"\n{text!r} among 2,000 nodes: drawn again in {took:.0f} ms")
+        assert 2 < len(await drawn(page)) <= most
+        assert (await _size_of_a_cell(page) > before) == (most < 1000)
+
+
+async def _size_of_a_cell(page: Page) -> float:
+    """The width of the narrowest cell on the screen, in pixels."""
+    size = await page.evaluate(
+        "Math.min(...[...document.querySelectorAll('#tree .shape')].map((one) => one.getBoundingClientRect().width))"
+    )
+    return float(size)
+
+
+async def test_chosen_node_stays_in_the_picture_and_any_other_can_be_chosen(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected) as (page, _):
+        await page.click(node("Worker/1/9"))
+        await page.fill("#find", "node 0 agent")
+        assert await drawn(page) == {"Mgr/0", "Proxy/0", "Agent/0", "Proxy/1", "Worker/1/9"}
+        assert await bright(page) == {"Agent/0"}
+        # Its state is counted at the top, wherever it is.
+        await page.click("#counts [data-state=lost]")
+        assert await page.inner_text("#who") == "Worker 19"
+        assert await drawn(page) == {"Mgr/0", "Proxy/0", "Agent/0", "Proxy/2", "Worker/2/19"}
+        share = await page.text_content(node("Proxy/2") + " .share")
+        assert share == "8/9"
 
 
 async def test_search_follows_the_states(chromium: Browser) -> None:
@@ -159,10 +214,12 @@ async def test_details_lead_to_the_commands_the_metrics_and_the_document_that_lo
         )
         await page.click(node("Mgr/0"))
         assert "Metrics: none; Mgr/0 serves them with --metrics-port 9090" in await page.inner_text("#details")
-    async with Stand(made, metrics="0.0.0.0:9090") as stand, Watched(chromium) as page:
+    served = Stand(made, metrics="0.0.0.0:9090", documents="https://docs.example/net")
+    async with served as stand, Watched(chromium) as page:
         await page.goto(stand.url + "#node=Mgr/0")
         await page.wait_for_function(DRAWN)
-        assert await page.get_attribute("#details a", "href") == "http://127.0.0.1:9090/metrics"
+        links = await page.eval_on_selector_all("#details a", "(all) => all.map((one) => one.href)")
+        assert links == ["http://127.0.0.1:9090/metrics", "https://docs.example/net/status.html#states"]
 
 
 async def test_node_is_strained_once_messages_have_waited_for_10_s(chromium: Browser) -> None:
@@ -179,6 +236,18 @@ async def test_node_is_strained_once_messages_have_waited_for_10_s(chromium: Bro
         made.fill(["Worker/0/3"])
         await _go_on(page, made, 9.0)
         assert await page.query_selector(node("Worker/0/3") + ".joined")
+
+
+async def test_strain_that_began_before_the_page_was_opened_is_there_at_once(chromium: Browser) -> None:
+    made = Made(1).fill(["Worker/0/3"])
+    async with Stand(made) as stand, Watched(chromium) as page:
+        for _ in range(4):
+            stand.record()
+            made.go_on(5.0)
+        await page.goto(stand.url + "#node=Worker/0/3")
+        await page.wait_for_function(DRAWN)
+        assert await page.query_selector(node("Worker/0/3") + ".strained")
+        assert await page.inner_text("#details .state") == ("joined, but messages wait for it since 22:13:20, 20 s ago")
 
 
 async def _go_on(page: Page, made: Made, seconds: float) -> None:

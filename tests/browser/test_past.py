@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, Page
 
-from taskd_net import observe_limits
+from taskd_net import Code, observe_limits
 from taskd_net.page import StatusPage
 from taskd_net.position import Position
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
-from tests.cli.processes import Command, Daemon
+from tests.cli.processes import Command, Daemon, run
+from tests.links.test_acknowledgements import cut
 from tests.page.meshes import Made
 from tests.page.stand import Stand
-from tests.peers.mesh import Mesh
+from tests.peers.direct_child import DirectChild
+from tests.peers.mesh import Mesh, soon
 from tests.polling import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="session")]
@@ -156,15 +159,49 @@ async def test_details_tell_a_frozen_an_ousted_and_a_stopped_node_apart(chromium
         await page.goto((await mgr.said(r"page_listening .*url=(http://127\.0\.0\.1:\d+/)"))[1])
         await page.click(node("Worker/0/2"))
         await page.wait_for_selector("#events .joined")
+        assert (await run("send", "Worker/0/2", "hello", "--upstream", proxy.address))[0] == 0
+        await page.wait_for_selector("#details tr:has-text('delivered') td:text-is('1')")
         async with Command("listen", "--as", "Worker/0/2", "--upstream", proxy.address) as newcomer:
             await newcomer.said("ready")
             await page.wait_for_selector("#events .joined_again")
+            await page.wait_for_selector("#events .restarted")
+            assert [each.split(":")[0] for each in await events(page)] == ["restarted", "joined again", "joined"]
+            assert "another process: its counters begin at 0" in (await events(page))[0]
         await page.click(node("Worker/0/1"))
         await page.wait_for_selector("#events .not_answering")
         assert "not answering since" in await page.inner_text("#details .state")
         proxy.signal(signal.SIGTERM)
         await page.click(node("Proxy/0"))
         await page.wait_for_selector("#events .stopped")
+
+
+async def test_details_tell_a_node_whose_network_is_cut_and_an_evicted_one_apart(chromium: Browser) -> None:
+    """The kernel drops the packets to one, and the other breaks a rule of its link."""
+    async with (
+        Mesh() as mesh,
+        StatusPage(mgr := await mesh.mgr()) as status,
+        DirectChild("Worker/0/1") as unreached,
+        DirectChild("Worker/0/2") as evicted,
+        Watched(chromium) as page,
+    ):
+        for child in (unreached, evicted):
+            await child.join(str(mgr.address))
+        await page.goto(status.url + "#node=Worker/0/1")
+        await page.wait_for_selector("#events .joined")
+        assert unreached.writer is not None
+        cut(unreached.writer.get_extra_info("socket"))
+        sending = asyncio.create_task(mgr.send("x", to="Worker/0/1"))
+        await page.wait_for_selector("#events .lost")
+        reason = "the network is cut: nothing was acknowledged for 2 s"
+        assert (await events(page))[0] == f"lost: {reason}"
+        assert (await page.inner_text("#details .state")).endswith(f": {reason}")
+        assert (await soon(sending)).code == Code.NETWORK_ACK_LOST
+        await page.click(node("Worker/0/2"))
+        await page.wait_for_selector("#events .joined")
+        await evicted.write(bytes(1000))
+        await page.wait_for_selector("#events .lost")
+        assert (await events(page))[0] == "lost: beyond the bounds of the link"
+        assert mesh.count("violation") == 1
 
 
 def _samples(status: StatusPage, now: float) -> int:

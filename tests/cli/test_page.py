@@ -37,14 +37,23 @@ async def test_a_daemon_serves_its_page_and_ends_with_it_open(tmp_path: Path) ->
         writer.close()
 
 
-async def test_page_leads_to_the_metrics_of_its_daemon(tmp_path: Path) -> None:
-    async with Daemon("mgr", "--http-port", "0", "--metrics-port", "0", logs=tmp_path) as mgr:
+async def test_page_leads_to_the_metrics_of_its_daemon_and_to_the_documents(tmp_path: Path) -> None:
+    documents = "https://docs.example/net/"
+    async with Daemon("mgr", "--http-port", "0", "--metrics-port", "0", "--docs-url", documents, logs=tmp_path) as mgr:
         metrics = (await mgr.said(r"metrics_listening\s+.*address=(127\.0\.0\.1:\d+)"))[1]
         url = (await mgr.said(r"page_listening\s+.*url=(http://127\.0\.0\.1:\d+/)"))[1]
         _, tree = await asyncio.to_thread(get, url + "tree")
         assert json.loads(tree)["metrics"] == metrics
+        assert json.loads(tree)["documents"] == "https://docs.example/net"
         status, text = await asyncio.to_thread(get, f"http://{metrics}/metrics")
         assert status == 200 and 'taskd_net_node{position="Mgr/0"' in text
+
+
+async def test_address_of_documents_that_is_none_is_refused(tmp_path: Path) -> None:
+    wrong = ("--http-port", "0", "--docs-url", "docs")
+    code, _, errors = await run("mgr", "--listen", "127.0.0.1:0", *wrong, "--log-path", str(tmp_path))
+    assert code == 1
+    assert "docs_url is 'docs'; expected http://HOST/PATH or https://HOST/PATH (from --docs-url)" in errors
 
 
 async def test_the_page_may_be_elsewhere_and_is_off_by_default(tmp_path: Path) -> None:

@@ -187,10 +187,12 @@ def test_a_node_is_strained_once_each_look_of_ten_seconds_has_found_messages_wai
     assert len(past.events(WORKER)) == 1
     past.look(10.0)
     assert past.events(WORKER)[1:] == [(1023.0, "strained", reason)]
+    assert past.history.strained == {"Worker/1/9": 1013.0}
     past.look(10.0)
     past.nodes[WORKER] = calm
     past.look()
     assert past.events(WORKER)[2:] == [(1034.0, "relieved", None)]
+    assert past.history.strained == {}
 
 
 def test_an_inbox_that_nobody_reads_is_a_strain_at_once_until_the_node_is_lost(past: Past) -> None:
@@ -199,6 +201,16 @@ def test_an_inbox_that_nobody_reads_is_a_strain_at_once_until_the_node_is_lost(p
     past.change(WORKER, state=State.LOST, since=1003.0)
     past.look()
     assert [event for _, event, _ in past.events(WORKER)] == ["joined", "strained", "lost"]
+    assert past.history.strained == {}
+
+
+def test_forgotten_node_is_strained_no_more(past: Past) -> None:
+    past.change(WORKER, own=Own(inbox_room=8, inbox_closed=True))
+    past.look()
+    assert past.history.strained == {"Worker/1/9": 1002.0}
+    del past.nodes[WORKER]
+    past.look()
+    assert past.history.strained == {}
 
 
 def test_a_refused_registration_is_noted_for_a_known_node_alone(past: Past) -> None:

@@ -28,6 +28,7 @@ class Stand:
         life: tells it from an earlier one at the same port.
         job: the state of the job; None: there is no Manager.
         metrics: where the node serves its metrics.
+        documents: the address of the documents.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class Stand:
         life: str = "one",
         job: JobView | None = None,
         metrics: str | None = None,
+        documents: str | None = None,
     ) -> None:
         self.made = made
         self.job = job
         self._pace = pace
         self._nap = nap
-        self._metrics = metrics
+        self._addresses = {"metrics": metrics, "documents": documents}
         self._feed = Feed(Position.mgr(), expected, life)
         self.history = History(Position.mgr(), life)
         self.port = port
@@ -68,10 +70,10 @@ class Stand:
         self.asked += 1
         if self._pace:
             self.made.go_on(self._pace)
-        for _ in self._feed.look(self.made.now, self.made.entries(), self.job):
-            pass
         self.record()
-        return f'{{"ask_again":{self._nap},"metrics":{json_line(self._metrics)},' + self._feed.answer(since)[1:]
+        for _ in self._feed.look(self.made.now, self.made.entries(), self.job, self.history.strained):
+            pass
+        return json_line({"ask_again": self._nap, **self._addresses})[:-1] + "," + self._feed.answer(since)[1:]
 
     def record(self) -> None:
         """Let the history take a look."""

@@ -35,6 +35,7 @@ class Browser:
         self.nodes: dict[str, Any] = {}
         self.missing: Any = None
         self.job: Any = None
+        self.strained: Any = None
 
     def ask(self) -> Told:
         """Ask once, and take in the answer."""
@@ -48,6 +49,8 @@ class Browser:
             self.missing = told["missing"]
         if told["job"] is not None or told["whole"]:
             self.job = told["job"]
+        if told["strained"] is not None:
+            self.strained = told["strained"]
         self.token = told["token"]
         return told
 
@@ -100,6 +103,21 @@ def test_only_what_has_changed_is_told() -> None:
     assert not told["whole"]
     again = browser.ask()
     assert (again["nodes"], again["missing"], again["removed"]) == ([], None, [])
+
+
+def test_strained_nodes_are_told_when_they_change() -> None:
+    made = Made(1)
+    feed = feed_of(made)
+    browser, later = Browser(feed), Browser(feed)
+    browser.ask()
+    assert browser.strained == {}
+    for strained, told in (({"Worker/0/3": 5.0}, True), ({"Worker/0/3": 5.0}, False), ({}, True)):
+        for _ in feed.look(made.now, made.entries(), None, strained):
+            pass
+        assert (browser.ask()["strained"] is not None) == told
+        later.token = ""
+        later.ask()
+        assert browser.strained == later.strained == strained
 
 
 def test_a_lost_proxy_changes_those_below_it_whose_records_are_the_same() -> None:

@@ -54,6 +54,17 @@ async def test_answer_names_the_address_of_the_metrics(mesh: Mesh) -> None:
     await looking.close()
 
 
+async def test_answer_has_the_nodes_that_are_strained_at_its_look(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
+    monkeypatch.setattr(observe_limits, "PAGE_LOAD", 1e9)
+    strained: dict[str, float] = {}
+    looking = Looking(await mesh.mgr(), strained)
+    assert json.loads(await looking.answer(""))["strained"] == {}
+    strained["Worker/0/3"] = 12.3456
+    assert json.loads(await looking.answer(""))["strained"] == {"Worker/0/3": 12.346}
+    await looking.close()
+
+
 async def test_next_look_comes_after_the_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
     mgr = await mesh.mgr()

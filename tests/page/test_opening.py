@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -32,6 +33,13 @@ async def test_an_address_that_cannot_be_had_is_said(mesh: Mesh) -> None:
         await StatusPage(mgr, "192.0.2.1:1").__aenter__()
     with pytest.raises(ConfigError, match=r"^http_port is 'x'"):
         StatusPage(mgr, "x")
+
+
+@pytest.mark.parametrize("url", ["docs", "javascript:alert(1)", "http:///net", "ftp://docs/net", " https://docs"])
+async def test_address_of_documents_is_one_of_the_web(mesh: Mesh, url: str) -> None:
+    page = StatusPage(await mesh.mgr())
+    with pytest.raises(ConfigError, match=rf"^docs_url is '{re.escape(url)}'; expected http://HOST/PATH or https://"):
+        page.lead_to_documents(url)
 
 
 async def test_without_the_extra_it_says_what_to_install(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,19 @@ async def test_a_refused_registration_is_among_the_events_of_the_node(mesh: Mesh
         assert document["events"][-1]["text"] == "all 1 places are taken"
 
 
+async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(0, 3, mgr)
+    async with StatusPage(mgr) as page:
+        worker.router.door.open = False
+        document = await told(page, "Worker/0/3", lambda it: "strained" in kinds(it))
+        assert document["events"][-1]["text"] == "nobody reads its inbox"
+        stream = await connect(page)
+        _, _, body = await answer(stream, GET % b"/tree")
+        assert list(json.loads(body)["strained"]) == ["Worker/0/3"]
+        stream[1].close()
+
+
 async def test_refusals_of_strangers_take_no_room(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with StatusPage(mgr) as page:

@@ -104,8 +104,9 @@ function ofNode(node) {
 
 function stateInWords(node, state) {
   const below = mesh.below.get(node.position)?.length;
-  const since = node.since ? ` since ${clock(node.since)}, ${ago(node.since)}` : "";
-  const words = state === "strained" ? (node.inbox?.closed ? "joined, but takes no messages" : "joined, but messages wait for it") : `${STATES[state].word}${since}`;
+  const begun = state === "strained" ? mesh.strained.get(node.position) : node.since;
+  const since = begun ? ` since ${clock(begun)}, ${ago(begun)}` : "";
+  const words = (state === "strained" && node.inbox?.closed ? "joined, but takes no messages" : STATES[state].word) + since;
   const reason = AWAY.includes(state) && node.end_reason ? `: ${node.end_reason}` : "";
   return (below ? `${words}; ${below} below it` : words) + reason;
 }
@@ -163,8 +164,19 @@ function about(node) {
 function closer(node, state) {
   const at = mesh.all.get(mesh.head.node)?.listen ? ` --at ${ownAddress()}` : "";
   const commands = ["trace", "ping"].map((name) => html("code", {}, `taskd-net ${name} ${node.position}${at}`));
-  const lines = [...commands.map((one) => [one]), ["Metrics: ", ...metrics(node)], ["Document: ", html("code", {}, DOCUMENTS[state] ?? ALL_STATES)]];
+  const lines = [...commands.map((one) => [one]), ["Metrics: ", ...metrics(node)], ["Document: ", documentOn(state)]];
   return [html("h3", {}, "Look closer"), ...lines.map((line) => html("p", {}, ...line))];
+}
+
+// A link, where the node knows an address of the documents; there is none for everybody, so else their name.
+function documentOn(state) {
+  const name = DOCUMENTS[state] ?? ALL_STATES;
+  const site = mesh.head.documents;
+  return site ? outside(name.replace(/^docs(.*)\.md/, `${site}$1.html`), name, "document") : html("code", {}, name);
+}
+
+function outside(address, words, key) {
+  return html("a", { class: "link", href: address, target: "_blank", rel: "noopener", "data-key": key }, words);
 }
 
 // The metrics of the node itself, or of the Proxy above it; those of other nodes are found in Prometheus.
@@ -173,8 +185,7 @@ function metrics(node) {
   if (of !== mesh.head.node) return [html("code", {}, `taskd_net_node{position="${of}"}`), " in Prometheus"];
   if (!mesh.head.metrics) return [`none; ${of} serves them with `, html("code", {}, "--metrics-port 9090")];
   const address = `${reached(mesh.head.metrics)}/metrics`;
-  const link = () => html("a", { class: "link", href: `${location.protocol}//${address}`, target: "_blank", rel: "noopener", "data-key": "metrics" }, address);
-  return [saved ? html("code", {}, address) : link()];
+  return [saved ? html("code", {}, address) : outside(`${location.protocol}//${address}`, address, "metrics")];
 }
 
 function table(rows) {

@@ -1,9 +1,10 @@
-// Finding nodes by rank, role, state, host or version: the others are pale. The page's address keeps what was found and chosen.
+// Finding nodes by rank, role, state, host or version: the picture has these alone, and, pale, the nodes above them. The
+// page's address keeps what was found and chosen.
 
 const find = document.getElementById("find");
 
-// `found` is the set of the positions that match; null while nothing is searched.
-const search = { words: [], found: null };
+// `found` is the set of the positions that match, `kept` the one of those in the picture; null while nothing is searched.
+const search = { words: [], found: null, kept: null };
 
 // A number is a rank, of a node or of a process. Any other word may stand anywhere in what is known of the node.
 function matches(node) {
@@ -16,21 +17,36 @@ function isPale(position) {
   return search.found !== null && !search.found.has(position);
 }
 
-// Look for all nodes again, as their states change; paint those for which it makes a difference.
+function isKept(position) {
+  return search.kept === null || search.kept.has(position);
+}
+
+// Look for all nodes again, as their states change. Returns whether the picture has to be drawn again.
 function searchAgain() {
-  const before = search.found;
+  const { found, kept } = search;
   search.found = search.words.length ? new Set([...mesh.all.values()].filter(matches).map((node) => node.position)) : null;
-  if (before === null && search.found === null) return;
-  for (const position of picture.elements.keys()) {
-    if ((before === null || before.has(position)) === isPale(position)) paint(position);
-  }
+  search.kept = search.found && withThoseAbove(search.found);
   document.getElementById("found").textContent = search.found === null ? "" : `${search.found.size.toLocaleString("en")} of ${mesh.all.size.toLocaleString("en")}`;
+  return !same(found, search.found) || !same(kept, search.kept);
+}
+
+// The chosen node stays in the picture as well, whether it was found or not.
+function withThoseAbove(found) {
+  const kept = new Set([mesh.head.node]);
+  for (const position of picture.chosen ? [...found, picture.chosen] : found) {
+    for (let at = mesh.all.get(position); at && !kept.has(at.position); at = mesh.all.get(at.parent)) kept.add(at.position);
+  }
+  return kept;
+}
+
+function same(one, other) {
+  return one === other || (one !== null && other !== null && one.size === other.size && [...one].every((each) => other.has(each)));
 }
 
 function searchFor(text) {
   if (find.value !== text) find.value = text;
   search.words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  searchAgain();
+  if (searchAgain()) redraw();
 }
 
 find.addEventListener("input", () => {

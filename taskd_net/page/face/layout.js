@@ -22,13 +22,14 @@ function width(letters, font) {
   return letters * font * 0.61;
 }
 
-// The tree as blocks: a node, the cells in it, and the blocks in it.
+// The tree as blocks: a node, all its leaves, the cells of those that a search keeps, and the blocks in it.
 function blocks() {
   const block = (node) => {
     const below = mesh.below.get(node.position) || [];
     const inner = below.filter((child) => child.role === "Proxy" || mesh.below.has(child.position));
     const leaves = below.filter((child) => !inner.includes(child));
-    return { node, leaves, blocks: inner.map(block) };
+    const kept = (nodes) => nodes.filter((child) => isKept(child.position));
+    return { node, all: leaves, leaves: kept(leaves), blocks: kept(inner).map(block) };
   };
   const root = mesh.all.get(mesh.head.node);
   return root ? block(root) : null;
@@ -133,7 +134,7 @@ function place(measured, size, x, y, placed) {
   const centre = x + measured.w / 2;
   // The root stands in the middle when there is one row below it, else at the head of the line along the rows.
   const titled = outer ? measured.title : measured.w - 2 * pad;
-  const head = { node: block.node, leaves: block.leaves, x: single ? centre - titled / 2 : left, y: at, w: titled, h: size.head, head: true, root: outer };
+  const head = { node: block.node, leaves: block.all, x: single ? centre - titled / 2 : left, y: at, w: titled, h: size.head, head: true, root: outer };
   placed.cells.push(head);
   at += size.head;
   if (block.leaves.length) {

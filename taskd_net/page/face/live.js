@@ -15,8 +15,8 @@ function show(told) {
   sample();
   showTop();
   showEmpty();
-  searchAgain();
-  if (form) redraw();
+  const filtered = searchAgain();
+  if (form || filtered) redraw();
   else {
     for (const position of changed) paint(position);
     if (changed.length) paintParents();

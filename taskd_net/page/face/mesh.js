@@ -11,8 +11,6 @@ const STATES = {
   finished: { word: "finished", count: "finished", meaning: "a Worker or an Agent that left in good order" },
   stopped: { word: "stopped", count: "stopped", meaning: "a Proxy whose process was told to end" },
 };
-// Seconds for which messages have to wait for a node before it is strained: in one look some wait on every busy mesh.
-const STRAINED_S = 10;
 // The states of nodes that nobody has to look after.
 const CALM = new Set(["joined", "finished", "stopped"]);
 const ROLES = ["Mgr", "Proxy", "Agent", "Worker"];
@@ -25,8 +23,8 @@ const mesh = {
   // The job's Manager; null where the node has none.
   job: null,
   nodes: new Map(),
-  // Nodes for which messages wait, with the time since which each look has found some.
-  waits: new Map(),
+  // Nodes under a strain, as the history of the server knows them, with the time since which messages wait for them.
+  strained: new Map(),
   // Nodes and missing ones by their parent, in order; and the state of each as it is shown.
   below: new Map(),
   all: new Map(),
@@ -36,7 +34,7 @@ const mesh = {
 
 // Take in what the server tells. Returns whether the tree has another form, and whose state has changed.
 function take(told) {
-  const { nodes, removed, whole, token, ask_again: _, missing, job, ...head } = told;
+  const { nodes, removed, whole, token, ask_again: _, missing, job, strained, ...head } = told;
   let form = whole;
   if (whole) mesh.nodes.clear();
   for (const position of removed) form = mesh.nodes.delete(position) || form;
@@ -49,16 +47,12 @@ function take(told) {
   mesh.head = head;
   mesh.token = token;
   if (job || whole) mesh.job = job;
+  if (strained) mesh.strained = new Map(Object.entries(strained));
   if (missing) {
     mesh.missing = missing;
     form = true;
   }
   if (form) arrange();
-  for (const [position, node] of mesh.nodes) {
-    if (!messagesWait(node)) mesh.waits.delete(position);
-    else if (!mesh.waits.has(position)) mesh.waits.set(position, head.time);
-  }
-  for (const position of mesh.waits.keys()) if (!mesh.nodes.has(position)) mesh.waits.delete(position);
   const changed = [];
   const states = new Map();
   for (const [position, node] of mesh.all) {
@@ -73,14 +67,7 @@ function take(told) {
 }
 
 function stateOf(node) {
-  if (node.state !== "joined") return node.state;
-  const since = mesh.waits.get(node.position);
-  const strained = node.inbox?.closed || (since !== undefined && mesh.head.time - since >= STRAINED_S);
-  return strained ? "strained" : "joined";
-}
-
-function messagesWait({ down, up, inbox }) {
-  return down.queued + up.queued > 0 || (inbox && (inbox.line > 0 || (inbox.room > 0 && inbox.held >= inbox.room)));
+  return node.state === "joined" && mesh.strained.has(node.position) ? "strained" : node.state;
 }
 
 // Who is below whom. Whoever has no parent here is put below the root, so that nobody is left out.

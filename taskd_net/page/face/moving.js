@@ -18,6 +18,7 @@ function goToNode(position) {
 function choose(position, moving) {
   picture.chosen = position;
   picture.unknown = null;
+  if (searchAgain()) redraw();
   if (moving && position) goToNode(position);
   mark();
   showDetails();
@@ -49,7 +50,8 @@ function middle(cell) {
   return { x: cell.head && !cell.root ? cell.x + Math.min(cell.w, picture.placed.size.w) / 2 : cell.x + cell.w / 2, y: cell.y + cell.h / 2 };
 }
 
-// Choose the next node in trouble, in the order of the picture; or the next one that is wanted.
+// Choose the next node in trouble, in the order of the picture; or the next one that is wanted. One that a search has
+// left out comes after those in the picture.
 function goToNext(step, wanted = inTrouble, moving = true) {
   const order = [...picture.cells.keys()];
   const start = order.indexOf(picture.current);
@@ -62,6 +64,8 @@ function goToNext(step, wanted = inTrouble, moving = true) {
       return;
     }
   }
+  const other = [...mesh.all.keys()].find(wanted);
+  if (other) choose(other, moving);
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
