@@ -239,7 +239,8 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1", "direct_listen": "h:2"}
     values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
-    values |= {"http_port": "127.0.0.1:42", "allowed_host": "node"}
+    values |= {"http_port": "127.0.0.1:42", "allowed_host": "node", "docs_url": "https://docs.example"}
+    values |= {"state_ca": "c", "state_key": "k", "state_crt": "s"}
     values |= {"job_id": "J", "fault_recover": "on", "plugins": "p", "state": "s", "reset_file": "r"}
     values |= {
         "fault_config": "f",
