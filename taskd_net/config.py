@@ -70,6 +70,8 @@ class NodeConfig:
             and forgets it when it has left.
         confirms: Whether senders to this node are answered 0 only when its application confirms their message
             (`Node.confirm`): for one that makes sure first that it survives the process.
+        standby: Whether this node begins as a standby, which refuses children (`Node.stand_by`): for a Mgr of whose
+            job another Manager may lead.
         tls: The files of mutual TLS, and so the links that use it; None for plain text.
         limits: Bounds on the cost of a child, and of all children together.
 
@@ -98,6 +100,7 @@ class NodeConfig:
     backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S, group=Group.LINKS)
     service: bool = False
     confirms: bool = False
+    standby: bool = False
     plain_listen: str | None = setting(Kind.ADDRESS, None, unset="none", group=Group.TLS)
     tls: Tls | None = None
     identity: Literal["position", "certificate"] = setting(

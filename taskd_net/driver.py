@@ -54,6 +54,7 @@ class Driver:
     Attributes:
         running: the node was started and is not closed.
         closed: the node is closed, or about to be.
+        standby: the text with which children are refused, of a Mgr that stands by; empty while it takes them.
         job_view: gives the state of the job's Manager, in the node's loop; None where this node has none.
         certificate_ends: gives the end of the certificates in use, UTC, by their use (`server`, `client`); None for
             plain text.
@@ -70,6 +71,7 @@ class Driver:
         self.large_writes = large_writes()
         self.view: View  # from the start of the node
         self.running = self.closed = False
+        self.standby = ""
         self.tracer: Tracer | None = None
         self.job_view: Callable[[], JobView] | None = None
         self.certificate_ends: Callable[[], Mapping[str, datetime]] | None = None
@@ -166,6 +168,8 @@ class Driver:
                 if link != UP:
                     assert self._server is not None
                     self._server.signs_of_life(link)
+                elif not seen and self._joiner is not None:
+                    self._joiner.is_silent()
             case ReportViolation(peer, refusal):
                 self.log.warning("violation", peer=peer, code=int(refusal.code), detail=refusal.detail)
             case _:

@@ -122,6 +122,22 @@ LEASE_MARGIN_S: Final = 0.5
 LEADER_LOOK_S: Final = 0.25
 """Seconds between two looks at the lease of another Manager."""
 
+LEADER_UNSURE_S: Final = 20.0
+"""Seconds without a confirmed lease after which a leader sends its children to look for another one, and twice as many
+before the next time.
+An etcd that restarts takes less, and the mesh's traffic is not touched."""
+
+LEADER_ALONE_S: Final = 10.0
+"""Seconds without any child after which a leader that has had one leaves the job to a standby, which may reach them.
+Children of a network that has healed, or of a Mgr that was stopped for a moment, are back sooner."""
+
+SEED_BYTES: Final = 8
+"""Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
+
+STANDBY_YIELDS_S: Final = 2.0
+"""Seconds that a standby leaves the lease to others after etcd was away. The Manager that has led takes it sooner, and
+its children need not move."""
+
 LEADER_GONE_S: Final = 8.0
 """Seconds that a Manager waits at its start for the lease of one before it, which may have been killed a moment ago."""
 

@@ -36,6 +36,8 @@ class Lifecycle(Driver):
         self._address: Address | None = None
         self._watch: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
+        if config.standby:
+            self.standby = "standby: no Manager has begun to lead yet"
 
     async def start(self) -> Self:
         """Listen (Mgr, Proxy) and begin to join (all but the Mgr).
@@ -96,6 +98,7 @@ class Lifecycle(Driver):
             kinds=registry.usable(config.links),
             certified=config.identity == "certificate",
             sockets=sockets,
+            standby=self.standby,
         )
         self._address = await server.start()
         self._server = server
@@ -188,6 +191,34 @@ class Lifecycle(Driver):
             Whether the parent has confirmed it.
         """
         return self.running and await self._sender.withdraw(timeout)
+
+    def stand_by(self, standby: str) -> None:
+        """Refuse children, with a text that sends them to their next address, and forget the inbox; or take them again.
+
+        For a Mgr whose Manager does not lead. Links of children end, and their Register is answered UNAVAILABLE with
+        the text, which `standby` has. Health is NOT_SERVING, `liveness` is SERVING. Status and probes are answered.
+
+        Args:
+            standby: the text, such as `standby of 10.0.0.1:9601`; empty to take children again.
+        """
+        if self.closed or standby == self.standby:
+            return
+        turns, self.standby = bool(standby) != bool(self.standby), standby
+        if self._server is not None:
+            self._server.stand_by(standby)
+        if turns:
+            # A message that came in the last moment of a term is none of the next one, whose reader is another.
+            self._inbox.clear()
+            self.perform(self.router.reset_inbox())
+            if self._server is not None:
+                self._server.health.receiving(True)
+        if self._loop is not None:
+            self.view.news.set()
+
+    def send_elsewhere(self) -> None:
+        """End the links of the children, which try their other addresses first. Those that find no other come back."""
+        if self._server is not None:
+            self._server.send_elsewhere()
 
     def close_inbox(self) -> None:
         """Refuse further messages for this node with 5000. Messages in the inbox can still be received.

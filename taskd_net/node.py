@@ -249,8 +249,8 @@ class Node(Lifecycle):
 
     @property
     def is_joined(self) -> bool:
-        """True if the Mgr knows the way to this node. A started Mgr is always joined."""
-        return self.running and (self._joiner is None or self._joiner.joined.is_set())
+        """True if the Mgr knows the way to this node. A started Mgr is joined, unless it stands by."""
+        return self.running and not self.standby and (self._joiner is None or self._joiner.joined.is_set())
 
     @property
     def joins(self) -> int:

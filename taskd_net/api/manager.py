@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
@@ -70,8 +70,8 @@ class Manager:
     def __init__(self, node: NodeConfig, config: Mapping[str, object]) -> None:
         self.config = config
         self._settings = _settings(config)
-        self.node = BlockingNode(node).start()
-        self._deciding: manager.Manager | None = None
+        self.node = BlockingNode(replace(node, standby=self._settings.in_etcd)).start()
+        self._deciding: manager.Succession | None = None
         self._start = Once()
         self._ending: SimpleQueue[None] = SimpleQueue()  # not an Event, whose lock a handler could wait for
 
@@ -79,13 +79,13 @@ class Manager:
         """Take reports, and decide, from now on.
 
         Raises:
-            ConfigError: the state file cannot be used.
+            ConfigError: the state cannot be used.
         """
         self._start.take()
 
         async def start(node: Node) -> None:
             # Known from the first moment on, so that `close` in another thread finds it.
-            self._deciding = manager.Manager(node, self._settings)
+            self._deciding = manager.Succession(node, self._settings)
             await self._deciding.start()
 
         self.node.run(start)
@@ -110,11 +110,13 @@ class Manager:
     def reports(self) -> Mapping[Position, Reports]:
         """The last reports of every node; a copy, empty until the Manager has started."""
         deciding = self._deciding
-        return {} if deciding is None or not deciding.started else self.node.run(lambda _: _reports(deciding))
+        return {} if deciding is None else self.node.run(lambda _: _reports(deciding))
 
 
-async def _reports(deciding: manager.Manager) -> Mapping[Position, Reports]:
-    records = deciding.job.state.records
+async def _reports(deciding: manager.Succession) -> Mapping[Position, Reports]:
+    if not deciding.leads or deciding.manager is None:
+        return {}
+    records = deciding.manager.job.state.records
     positions: dict[Position, Record] = {Position.agent(rank): record for rank, record in records.agents.items()}
     positions |= {Position.worker(each.node, rank): each for rank, each in records.workers.items()}
     return {position: dict(_kinds(record)) for position, record in positions.items()}
@@ -169,6 +171,8 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
 @documented
 def start_taskd_manager() -> bool:
     """Serve the job, until `destroy_taskd_manager` is called in another thread or the process gets SIGTERM.
+
+    With the state in etcd (`TASKD_NET_STATE`) it stands by while another process leads (docs/high-availability.md).
 
     SIGTERM ends it so where this is called in the main thread and the application has no handler for it. SIGINT raises
     KeyboardInterrupt, as ever. The Manager is gone when this returns; `init_taskd_manager` may be called again.
@@ -238,7 +242,7 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
     """
     job_id = str(config.get("job_id") or os.environ.get("MINDX_TASK_ID") or "")
     folder = Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH)
-    state = os.environ.get(f"{arguments.ENVIRONMENT}STATE") or str(folder / STATE_FILE)
+    state = _text("STATE") or str(folder / STATE_FILE)
     recover = "on" if os.environ.get("PROCESS_RECOVER") == "on" else str(config.get("fault_recover") or "")
     expected = size(_expected(config))
     return manager.ManagerConfig(
@@ -249,13 +253,21 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         plugins=str(config.get("plugin_dir") or "") or None,
         # Without a job there is nothing to tell the states of two by.
         state=state if job_id else None,
+        state_ca=_text("STATE_CA"),
+        state_key=_text("STATE_KEY"),
+        state_crt=_text("STATE_CRT"),
         process_interval=interval_of_environment(),
-        reset_file=os.environ.get(f"{arguments.ENVIRONMENT}RESET_FILE") or RESET_FILE,
+        reset_file=_text("RESET_FILE") or RESET_FILE,
         in_place=os.environ.get(arguments.IN_PLACE) == "on",
         nodes=expected.nodes,
         processes_per_node=expected.processes,
         **_of_faults(config),
     )
+
+
+def _text(name: str) -> str | None:
+    """The text of a variable of ours; None without one."""
+    return os.environ.get(f"{arguments.ENVIRONMENT}{name}") or None
 
 
 def _of_faults(config: Mapping[str, object]) -> dict[str, Any]:

@@ -181,9 +181,9 @@ class Daemon:
             await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:
-                from taskd_net.manager import Manager  # the largest of all imports, which a plain Mgr does without
+                from taskd_net.manager import Succession  # the largest of all imports, which a plain Mgr does without
 
-                await open_now.enter_async_context(Manager(node, self._manager))
+                await open_now.enter_async_context(Succession(node, self._manager))
             elif node.position.role == Role.MGR:
                 self._log.info("decides_nothing", reason="no --job-id: messages to this Mgr are printed")
             if metrics is not None:
@@ -225,7 +225,8 @@ class Daemon:
     async def _print(self, output: Output) -> None:
         """Print the ready line, then the messages to this node; those to a Manager are the Manager's."""
         if self._manager is not None:
-            await output.line(iter((self._ready_line,)))
+            standby = f", {self._node.standby}" if self._node.standby else ""
+            await output.line(iter((self._ready_line + standby,)))
             return
         # `Reading` has logged the error that ended it.
         with contextlib.suppress(Exception), Reading(self._node) as reading:

@@ -51,7 +51,9 @@ def mgr(ctx: click.Context, /, **_: object) -> None:
     stderr and to manager.log.
     """
     manager = manager_config(ctx)
-    serve(ctx, replace(node_config(ctx, Position.mgr()), confirms=manager is not None), "manager.log", manager)
+    decides, standby = manager is not None, manager is not None and manager.in_etcd
+    config = replace(node_config(ctx, Position.mgr()), confirms=decides, standby=standby)
+    serve(ctx, config, "manager.log", manager)
 
 
 @command(

@@ -117,10 +117,16 @@ class Delivery:
     def close(self) -> None:
         """The node closes: nobody confirms what is in the inbox."""
         self.shut()
-        for waiting in self.unconfirmed.values():
-            for pending in waiting:
-                self._turn_away(pending, Code.NETWORK_ACK_LOST, "the node was closed before it confirmed the message")
-        self.unconfirmed.clear()
+        self._give_up_unconfirmed("the node was closed before it confirmed the message")
+
+    def reset(self) -> None:
+        """Drop what is in the inbox and what is not confirmed. A resend is a new message."""
+        for each in self.door.reset():
+            if each.pending is not None:
+                self._turn_away(each.pending, Code.RECV_BUF_NIL, "the inbox was emptied")
+            else:
+                self._decisions.lose(each.frame, Code.RECV_BUF_NIL, self._decisions.position, "the inbox was emptied")
+        self._give_up_unconfirmed("the inbox was emptied before the message was confirmed")
 
     def shut(self) -> None:
         self.door.open = False
@@ -131,6 +137,12 @@ class Delivery:
                 self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
             else:
                 self._decisions.lose(waiting.frame, Code.RECV_BUF_NIL, self._decisions.position, "the inbox was closed")
+
+    def _give_up_unconfirmed(self, why: str) -> None:
+        for waiting in self.unconfirmed.values():
+            for pending in waiting:
+                self._turn_away(pending, Code.NETWORK_ACK_LOST, why)
+        self.unconfirmed.clear()
 
     def taken(self, now: float, count: int) -> None:
         """The application took messages out of the inbox: those in line enter."""

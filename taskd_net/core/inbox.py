@@ -60,6 +60,7 @@ class InboxDoor:
         self.sizes: deque[int] = deque()
         self.open = room > 0
         self.seen = Seen(window)
+        self._window = window
         self.line: deque[Waiting] = deque()
         self._small = small
         # Senders with messages in line, and their number.
@@ -67,6 +68,13 @@ class InboxDoor:
         self._line_bytes = 0
         self._line_limit = line_messages
         self._line_limit_bytes = line_bytes
+
+    def reset(self) -> list[Waiting]:
+        """Forget what is in the inbox, and all messages ever delivered. Returns the line, emptied."""
+        self.held = self.held_bytes = 0
+        self.sizes.clear()
+        self.seen = Seen(self._window)
+        return self.take_line()
 
     def knows(self, frame: Frame) -> bool:
         """True when this message has been delivered before."""

@@ -212,6 +212,12 @@ class Messages(Answers):
         self._delivery.confirm(messages)
         return self._take()
 
+    def reset_inbox(self) -> Ready:
+        """Begin as a new process would: with an open inbox that is empty, and in which every message is new."""
+        self._delivery.reset()
+        self._delivery.door.open = self._delivery.door.room > 0 and not self._forwarding.draining
+        return self._take()
+
     def close_inbox(self) -> Ready:
         """The application takes no more messages: from now on the answer is 5000."""
         self._reopens = False

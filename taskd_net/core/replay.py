@@ -53,6 +53,7 @@ EVENTS: Final = (
     "register_pause",
     "renewed",
     "report_violation",
+    "reset_inbox",
     "signs_of_life",
     "submit",
     "tick",

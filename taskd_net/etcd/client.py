@@ -74,6 +74,9 @@ class Etcd(Protocol):
     async def revoke(self, request: wire.LeaseRevokeRequest) -> wire.LeaseRevokeResponse:
         """End a lease, with the keys bound to it."""
 
+    async def close(self) -> None:
+        """Close the connections."""
+
 
 class EtcdClient:
     """etcd's members, in one event loop.

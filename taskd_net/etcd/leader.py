@@ -14,7 +14,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.lease import Lease
 from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import LEADER, created, written
+from taskd_net.etcd.store import LEADER, created, in_words, require_job, written
 from taskd_net.untrusted import json_value
 from taskd_net.wire import etcd_pb2 as wire
 
@@ -34,21 +34,21 @@ class Leader:
         place: the prefix.
         name: of this Manager, for people: the address at which it listens.
         log: takes the lines.
-        on_lost: called when another Manager leads, or has led.
 
     Attributes:
+        etcd: takes the requests.
+        place: the prefix.
+        on_lost: called when another Manager leads, or has led.
         lost: set when another Manager leads, or has led.
         leaders: number of terms of leaders of this job so far, this one included.
     """
 
-    def __init__(
-        self, etcd: Etcd, place: Place, name: str, log: Any, on_lost: Callable[[], None] = lambda: None
-    ) -> None:
-        self._etcd = etcd
-        self._place = place
+    def __init__(self, etcd: Etcd, place: Place, name: str, log: Any) -> None:
+        self.etcd = etcd
+        self.place = place
         self._name = name
         self._log = log
-        self._on_lost = on_lost
+        self.on_lost: Callable[[], None] = lambda: None
         self._lease: Lease | None = None
         # The leases of claims, with their seconds and the times at which they were asked for.
         self._granted: dict[int, tuple[float, float]] = {}
@@ -56,6 +56,7 @@ class Leader:
         self._renewed = asyncio.Event()
         self._doubted = asyncio.Event()
         self._ending = False
+        self._closing: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
         self.leaders = 0
 
@@ -85,6 +86,37 @@ class Leader:
         self._ending = True
         self._renewed.set()
 
+    async def begin(self, job_id: str) -> str | None:
+        """`claim` for the first time, where the prefix is that of this job.
+
+        Raises:
+            ConfigError: etcd does not answer, or refuses; the prefix is that of another job.
+        """
+        with in_words(self.place):
+            await require_job(self.etcd, self.place, job_id)
+            return await self.claim()
+
+    async def holder(self) -> str | None:
+        """Name of the Manager that leads; None for none.
+
+        Raises:
+            EtcdError: etcd has not answered.
+        """
+        found = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LEADER)))).kvs
+        return _name(found[0].value) if found else None
+
+    async def claim(self) -> str | None:
+        """Begin to lead, unless another Manager does, whose name is returned then.
+
+        Raises:
+            EtcdError: etcd has not answered. The claim may have arrived; the next one finds that out.
+        """
+        holder = await self._claim(created(self.place.key(LEADER), 0))
+        if holder is None:
+            self._renewing = asyncio.create_task(self._renew(), name=f"renews the lease of {self._name}")
+            self._renewing.add_done_callback(self._renewing_ended)
+        return holder
+
     async def take(self, seconds: float) -> None:
         """Begin to lead, as soon as nobody does, within some seconds.
 
@@ -95,8 +127,8 @@ class Leader:
         give_up = clock() + seconds
         while True:
             try:
-                if (holder := await self._claim(created(self._place.key(LEADER), 0))) is None:
-                    break
+                if (holder := await self.claim()) is None:
+                    return
             except EtcdRefused:
                 raise
             except EtcdError:
@@ -105,29 +137,35 @@ class Leader:
             else:
                 if clock() >= give_up:
                     text = f"expected no other Manager, but {holder} leads this job"
-                    raise ConfigError(f"state is '{self._place}'; {text}")
+                    raise ConfigError(f"state is '{self.place}'; {text}")
             await asyncio.sleep(job_limits.LEADER_LOOK_S)
-        self._renewing = asyncio.create_task(self._renew(), name=f"renews the lease of {self._name}")
-        self._renewing.add_done_callback(self._renewing_ended)
 
     async def give_back(self) -> None:
         """End the lease, so that the next Manager need not wait for its end. Idempotent."""
         self.end()
-        if self.lost.is_set():
-            self._lease = None
+        lease, self._lease = None if self.lost.is_set() else self._lease, None
         self.lost.set()
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
             self._renewing = None
-        lease, self._lease = self._lease, None
         if lease is not None:
             try:
-                await self._etcd.revoke(wire.LeaseRevokeRequest(ID=lease.id))
+                await self.etcd.revoke(wire.LeaseRevokeRequest(ID=lease.id))
             except EtcdError as error:
                 self._log.warning("lease_not_given_back", reason=str(error), seconds=job_limits.LEASE_S)
 
+    async def close(self) -> None:
+        """Give the lease back, and close the connections. Idempotent: every caller waits for the same end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"gives back the lease of {self._name}")
+        await asyncio.shield(self._closing)
+
     # ---- inside
+
+    async def _close(self) -> None:
+        await self.give_back()
+        await self.etcd.close()
 
     async def _leads_after(self, number: int) -> bool:
         while not self.lost.is_set():
@@ -145,13 +183,13 @@ class Leader:
         Args:
             compared: have to hold in etcd; that nobody leads is the first of them.
         """
-        key = self._place.key(LEADER)
-        found = (await self._etcd.range(wire.RangeRequest(key=key))).kvs
+        key = self.place.key(LEADER)
+        found = (await self.etcd.range(wire.RangeRequest(key=key))).kvs
         if not found:
             sent = clock()
-            granted = await self._etcd.grant(wire.LeaseGrantRequest(TTL=job_limits.LEASE_S))
+            granted = await self.etcd.grant(wire.LeaseGrantRequest(TTL=job_limits.LEASE_S))
             self._granted[granted.ID] = (float(granted.TTL), sent)
-            answer = await self._etcd.txn(self._request(compared, granted.ID))
+            answer = await self.etcd.txn(self._request(compared, granted.ID))
             found = answer.responses[-1].response_range.kvs
             if not found:
                 return "another Manager, for a moment,"
@@ -159,7 +197,7 @@ class Leader:
         if found[0].lease not in self._granted:
             return _name(found[0].value)
         seconds, sent = self._granted[found[0].lease]
-        led = (await self._etcd.range(wire.RangeRequest(key=self._place.key(LED)))).kvs
+        led = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LED)))).kvs
         self.leaders = led[0].version
         self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent)
         self._granted = {self._lease.id: (seconds, sent)}
@@ -170,9 +208,9 @@ class Leader:
         """The transaction of a claim. Either way its last answer has the leader's key."""
         said = json.dumps({"leader": self._name, "since": round(time.time(), 3)}).encode()
         request = wire.TxnRequest(compare=compared)
-        read = wire.RequestOp(request_range=wire.RangeRequest(key=self._place.key(LEADER)))
+        read = wire.RequestOp(request_range=wire.RangeRequest(key=self.place.key(LEADER)))
         for name, bound in ((LEADER, lease), (LED, 0)):
-            put = wire.PutRequest(key=self._place.key(name), value=said, lease=bound)
+            put = wire.PutRequest(key=self.place.key(name), value=said, lease=bound)
             request.success.append(wire.RequestOp(request_put=put))
         request.success.append(read)
         request.failure.append(read)
@@ -184,13 +222,13 @@ class Leader:
             await self._until(lease.renews if not said else clock() + job_limits.ETCD_AGAIN_S)
             sent = clock()
             try:
-                answer = await self._etcd.keep_alive(wire.LeaseKeepAliveRequest(ID=lease.id))
+                answer = await self.etcd.keep_alive(wire.LeaseKeepAliveRequest(ID=lease.id))
                 if answer.TTL > 0 and not self._doubted.is_set():
                     self._lease = lease.renewed(sent, float(answer.TTL))
                 elif not await self._lead_again(lease):
                     self._log.error("lead_lost", leader=self._name, number=lease.number)
                     self.lost.set()
-                    self._on_lost()
+                    self.on_lost()
                     return
             except EtcdError as error:
                 if not said and not self.decides():
@@ -210,7 +248,7 @@ class Leader:
             self._log.error("lease_failed", leader=self._name, reason=repr(error), exc_info=error)
             self.lost.set()
             self._renewed.set()
-            self._on_lost()
+            self.on_lost()
 
     async def _until(self, when: float) -> None:
         """Wait until a time, or a doubt."""
@@ -227,7 +265,7 @@ class Leader:
             EtcdError: etcd has not answered.
         """
         self._lease = lease.ended()
-        key = self._place.key
+        key = self.place.key
         holder = await self._claim(created(key(LEADER), 0), written(key(LED), lease.number))
         # A commit that was refused while the key of this term stands follows one that is none of this Manager's.
         refused = self._doubted.is_set() and self.number == lease.number

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError, TaskdNetError
 from taskd_net.etcd import commits
-from taskd_net.etcd.client import Etcd, EtcdError
+from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.commits import Change, Slices, Step
 from taskd_net.etcd.place import Place, end_of
 from taskd_net.wire import etcd_pb2 as wire
@@ -125,6 +126,18 @@ class EtcdStore:
                 return found
             # Nobody else commits: a later page of another revision would be the same, but for a leader before.
             revision, key = answer.header.revision, answer.kvs[-1].key + b"\0"
+
+
+@contextmanager
+def in_words(place: Place) -> Iterator[None]:
+    """Raise a ConfigError that names the setting in place of an error of etcd."""
+    try:
+        yield
+    except EtcdRefused as error:
+        expected = "an etcd user with rights below the prefix" if error.rights else "an etcd with the v3 interface"
+        raise ConfigError(f"state is '{place}'; expected {expected}, but {error}") from None
+    except (EtcdError, Deposed) as error:
+        raise ConfigError(f"state is '{place}'; expected an etcd that answers, but {error}") from None
 
 
 async def require_job(etcd: Etcd, place: Place, job_id: str) -> None:

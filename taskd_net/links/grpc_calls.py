@@ -112,16 +112,25 @@ class Methods(grpc.GenericRpcHandler):
 
     Args:
         methods: the handler of each, by its full name.
+
+    Attributes:
+        refusal: the text of UNAVAILABLE, with which every call is refused; empty to serve them.
     """
 
     def __init__(self, methods: Mapping[str, Handler]) -> None:
         self._methods = methods
         self._count = 0
+        self.refusal = ""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Count and serve a call that gRPC hands over."""
         self._count += 1
-        return self._methods.get(handler_call_details.method)
+        method = self._methods.get(handler_call_details.method)
+        # A stream of requests on both sides takes a unary call as well.
+        return grpc.stream_stream_rpc_method_handler(self._refuse) if self.refusal and method is not None else method
+
+    async def _refuse(self, _: object, context: Context) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
 
     async def rest(self, seconds: float) -> None:
         """Wait until no call has come for some looks of a draining node, for `seconds` at most.

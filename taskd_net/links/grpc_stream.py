@@ -24,6 +24,7 @@ _ENDED: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, 
 _STATUS: Final = {
     End.POSITION_TAKEN: grpc.StatusCode.ALREADY_EXISTS,
     End.CLOSING: grpc.StatusCode.UNAVAILABLE,
+    End.ELSEWHERE: grpc.StatusCode.UNAVAILABLE,
     End.VIOLATION: grpc.StatusCode.RESOURCE_EXHAUSTED,
     End.UNKNOWN: grpc.StatusCode.UNKNOWN,
 }

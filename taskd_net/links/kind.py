@@ -47,6 +47,7 @@ class End(Enum):
 
     POSITION_TAKEN = Reason.POSITION_TAKEN.value
     CLOSING = "the parent is closing"
+    ELSEWHERE = "the Manager at the parent may not be the one that leads: try the other addresses"
     VIOLATION = Reason.VIOLATION.value
     # The original's own words.
     UNKNOWN = "un registry error"

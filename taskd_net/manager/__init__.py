@@ -5,6 +5,7 @@
         ...
 
 - `runtime` feeds a `Job`, and carries out its outcomes; `dispatch` sends the commands.
+- `succession` has one such Manager after another, where the state is in etcd and several processes may lead.
 - `keeping` commits the state to a sqlite3 file (`store`), `history` has the last decisions, `views` shows it all.
 - `loading` finds users' plugins, `guarded` runs each in a thread of its own.
 - `reset_file` reads RetryTime, `watching` looks at it and at the profiling switch.
@@ -19,8 +20,13 @@ from taskd_net.exports import late
 if TYPE_CHECKING:
     from taskd_net.manager.config import ManagerConfig
     from taskd_net.manager.runtime import Manager
+    from taskd_net.manager.succession import Succession
 
-__all__ = ["Manager", "ManagerConfig"]
+__all__ = ["Manager", "ManagerConfig", "Succession"]
 
-_HOMES = {"taskd_net.manager.config": ("ManagerConfig",), "taskd_net.manager.runtime": ("Manager",)}
+_HOMES = {
+    "taskd_net.manager.config": ("ManagerConfig",),
+    "taskd_net.manager.runtime": ("Manager",),
+    "taskd_net.manager.succession": ("Succession",),
+}
 __getattr__ = late(globals(), _HOMES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
 from taskd_net.schema import Group, Kind, setting
@@ -155,6 +156,11 @@ class ManagerConfig(FaultSettings):
         if missing := [name for name, path in given.items() if not path]:
             raise ConfigError(f"{missing[0]} is missing; expected state_ca, state_key and state_crt together")
         return Tls(ca=str(self.state_ca), client_key=self.state_key, client_crt=self.state_crt)
+
+    @property
+    def in_etcd(self) -> bool:
+        """True where the state is in etcd, so that another Manager may lead."""
+        return is_etcd(self.state)
 
     @property
     def subscribes(self) -> bool:

@@ -7,15 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from taskd_net import job_limits
-from taskd_net.codes import ConfigError
-from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
+from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import Deposed, EtcdStore, require_job
+from taskd_net.etcd.store import Deposed, EtcdStore, in_words, require_job
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.keeping import UNMARKED
-from taskd_net.tls.files import Tls
 
 T = TypeVar("T")
 
@@ -27,10 +25,8 @@ class EtcdKeeping:
     another Manager cannot find in etcd must not have happened.
 
     Args:
-        place: the prefix.
+        leader: the lease; `load` takes it where this Manager does not lead yet.
         job_id: the job.
-        name: of this Manager, for people.
-        tls: files of etcd's client; None for plain text.
         counters: count failures, and say whether etcd has everything.
         log: takes the lines.
         on_lost: called when another Manager leads, or has led.
@@ -42,21 +38,13 @@ class EtcdKeeping:
     again = INFINITY
 
     def __init__(
-        self,
-        place: Place,
-        job_id: str,
-        name: str,
-        tls: Tls | None,
-        counters: JobCounters,
-        log: Any,
-        on_lost: Callable[[], None],
+        self, leader: Leader, job_id: str, counters: JobCounters, log: Any, on_lost: Callable[[], None]
     ) -> None:
-        self._etcd = EtcdClient(place, tls)
-        self._place = place
+        self.leader = leader
+        leader.on_lost = on_lost
         self._job_id = job_id
         self._counters = counters
         self._log = log
-        self.leader = Leader(self._etcd, place, name, log, on_lost)
         self._store: EtcdStore | None = None
         self._written: dict[str, str] = {}
         self._closing = False
@@ -64,7 +52,7 @@ class EtcdKeeping:
     @property
     def path(self) -> Place:
         """The place of the state, for people."""
-        return self._place
+        return self.leader.place
 
     async def load(self, now: float, read: Callable[[Mapping[str, str]], T]) -> T | None:
         """Begin to lead, and read the state; None where there is none.
@@ -77,16 +65,13 @@ class EtcdKeeping:
             ConfigError: etcd does not answer, or refuses; another Manager leads; the prefix is that of another job; the
                 state cannot be read.
         """
-        try:
-            await require_job(self._etcd, self._place, self._job_id)
-            await self.leader.take(job_limits.LEADER_GONE_S)
-            self._store = EtcdStore(self._etcd, self._place, self._job_id, self.leader.number)
+        leader = self.leader
+        with in_words(leader.place):
+            if not leader.number:
+                await require_job(leader.etcd, leader.place, self._job_id)
+                await leader.take(job_limits.LEADER_GONE_S)
+            self._store = EtcdStore(leader.etcd, leader.place, self._job_id, leader.number)
             parts = await self._store.open()
-        except EtcdRefused as error:
-            expected = "an etcd user with rights below the prefix" if error.rights else "an etcd with the v3 interface"
-            raise ConfigError(f"state is '{self._place}'; expected {expected}, but {error}") from None
-        except (EtcdError, Deposed) as error:
-            raise ConfigError(f"state is '{self._place}'; expected an etcd that answers, but {error}") from None
         self._written = {name: parts[name] for name in UNMARKED if name in parts}
         return read(parts) if parts else None
 
@@ -117,7 +102,7 @@ class EtcdKeeping:
         self._written |= {name: text for name, text in changed.items() if text is not None and name in UNMARKED}
         if not self._counters.durable:
             self._counters.durable = True
-            self._log.info("state_durable", file=str(self._place))
+            self._log.info("state_durable", file=str(self.path))
         return await self.confirmed()
 
     @property
@@ -141,11 +126,10 @@ class EtcdKeeping:
     async def close(self) -> None:
         """Give the lead back, and close the connections."""
         self._closing = True
-        await self.leader.give_back()
-        await self._etcd.close()
+        await self.leader.close()
 
     def _failed(self, reason: str) -> None:
         self._counters.store_failures += 1
         if self._counters.durable:
             self._counters.durable = False
-            self._log.error("state_not_stored", file=str(self._place), reason=reason)
+            self._log.error("state_not_stored", file=str(self.path), reason=reason)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from taskd_net.etcd.place import Place, is_etcd
+from taskd_net.address import Address
+from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.keeping import Keeping
+from taskd_net.node import Node
+
+if TYPE_CHECKING:
+    from taskd_net.etcd.leader import Leader
 
 T = TypeVar("T")
+
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
 
 
 class Kept(Protocol):
@@ -76,15 +84,49 @@ class NotKept:
         """There is nothing to end."""
 
 
-def kept(config: ManagerConfig, name: str, counters: JobCounters, log: Any, on_lost: Callable[[], None]) -> Kept:
+def leader_of(config: ManagerConfig, node: Node, log: Any) -> Leader:
+    """The lease of a job with its state in etcd, not taken yet.
+
+    Args:
+        config: the settings.
+        node: the Mgr, whose address is the Manager's name.
+        log: takes the lines.
+
+    Raises:
+        ConfigError: the place in etcd, or a file of its TLS, is not usable.
+    """
+    from taskd_net.etcd.client import EtcdClient  # without etcd, its modules are not loaded
+    from taskd_net.etcd.leader import Leader
+
+    place = Place.parse(config.state or "")
+    return Leader(EtcdClient(place, config.state_tls), place, name_of(node), log)
+
+
+def name_of(node: Node) -> str:
+    """The name of a Manager: the address of its Mgr, with the name of the host for one that listens everywhere."""
+    if node.address is None:
+        return str(node.position)
+    address = Address.parse(node.address)
+    return str(Address(socket.gethostname(), address.port) if address.host in _EVERYWHERE else address)
+
+
+def kept(
+    config: ManagerConfig,
+    node: Node,
+    counters: JobCounters,
+    log: Any,
+    on_lost: Callable[[], None],
+    leader: Leader | None = None,
+) -> Kept:
     """The state of a Manager.
 
     Args:
         config: the settings.
-        name: of the Manager, for people.
+        node: the Mgr, whose address is the Manager's name.
         counters: count failures, and say whether everything is stored.
         log: takes the lines.
         on_lost: called when another Manager decides on this job.
+        leader: the lease that this process has taken; None to take one.
 
     Raises:
         ConfigError: the place in etcd, or a file of its TLS, is not usable.
@@ -92,8 +134,8 @@ def kept(config: ManagerConfig, name: str, counters: JobCounters, log: Any, on_l
     state, job_id = config.state, config.job_id or ""
     if state is None:
         return NotKept()
-    if not is_etcd(state):
+    if not config.in_etcd:
         return Keeping(state, job_id, counters, log)
     from taskd_net.manager.etcd_keeping import EtcdKeeping  # without etcd, its modules are not loaded
 
-    return EtcdKeeping(Place.parse(state), job_id, name, config.state_tls, counters, log, on_lost)
+    return EtcdKeeping(leader or leader_of(config, node, log), job_id, counters, log, on_lost)

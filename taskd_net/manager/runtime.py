@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from taskd_net import job_limits
 from taskd_net.codes import ArgumentError, NodeClosed
@@ -43,11 +43,9 @@ from taskd_net.vocabulary import KEEP_ALIVE
 from taskd_net.wire.codec import Message
 
 if TYPE_CHECKING:
+    from taskd_net.etcd.leader import Leader
     from taskd_net.manager.clusterd import Clusterd
     from taskd_net.recover.controller import Controller
-
-SEED_BYTES: Final = 8
-"""Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
 
 
 class Manager:
@@ -64,6 +62,8 @@ class Manager:
         reply: answers ClusterD; returns whether ClusterD has the answer.
         framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed.
         on_reset: resets a device, and returns whether it is back; None for the program of the settings.
+        leader: the lease, where this process has taken it (`Succession`).
+        resigned: called once when another Manager leads; None closes the node's inbox.
 
     Attributes:
         job: the decisions; present once `started` is true.
@@ -79,6 +79,8 @@ class Manager:
         reply: Callable[[Reply], bool] | None = None,
         framework: Controller | None = None,
         on_reset: OnReset | None = None,
+        leader: Leader | None = None,
+        resigned: Callable[[], None] | None = None,
     ) -> None:
         self.config = config if on_reset is None else replace(config, resets=True)
         self._node = node
@@ -86,6 +88,8 @@ class Manager:
         self._signals = signals
         self._framework = framework
         self._on_reset = on_reset
+        self._leader = leader
+        self._resigned = resigned or node.close_inbox
         self._clusterd: Clusterd | None = None
         self._controller = controller
         self._reply = reply
@@ -115,11 +119,9 @@ class Manager:
         """
         config = self.config
         self._guarded = users_plugins(config, self._wake, self._plugin_failed, self._log)
-        self._keeping = kept(
-            config, self._node.address or str(self._node.position), self._counters, self._log, self._changed.set
-        )
+        self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
         try:
-            seed = os.urandom(SEED_BYTES).hex()
+            seed = os.urandom(job_limits.SEED_BYTES).hex()
             self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
@@ -197,7 +199,7 @@ class Manager:
     async def close(self) -> None:
         """End, with nothing half done. Idempotent."""
         if self._resigning is not None and self._resigning is not asyncio.current_task():
-            await self._resigning
+            await asyncio.shield(self._resigning)
             return
         self._node.job_view = None
         self._closing = True
@@ -334,7 +336,7 @@ class Manager:
                 await self._carry_out(outcome)
         if self._keeping.lost and not self._closing:
             # Another Manager leads, and finds nothing of this tick, so nothing of it may happen.
-            self._node.close_inbox()
+            self._resigned()
             self._resigning = asyncio.create_task(self.close(), name=f"leaves {self.config.job_id} to another Manager")
         elif stored and await self._save():
             self._node.confirm(self._unconfirmed)

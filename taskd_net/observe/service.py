@@ -47,9 +47,11 @@ class Observed(Host, Protocol):
 
     Attributes:
         job_view: gives the state of the job's Manager; None where this node has none.
+        standby: of a Mgr that stands by, the Manager that leads; empty for others.
     """
 
     job_view: Callable[[], JobView] | None
+    standby: str
 
 
 class NodeService:
@@ -181,6 +183,8 @@ class NodeService:
         if not data:
             node = self._host.router.identity
             text = "decides nothing: it has no --job-id, or its Manager has not begun"
+            if self._host.standby:
+                text = f"decides nothing: it is a {self._host.standby}"
             text = f"{node} {text if node.role == Role.MGR else 'has no Manager: ask the Mgr'}"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         return data

@@ -153,6 +153,17 @@ class Connector:
             await channel.close()
         return True
 
+    async def accepts(self) -> bool:
+        """True if a parent there takes this node now. The place that it gives ends by itself."""
+        _, channel = self.open_channel()
+        try:
+            await self.register(channel)
+        except Failed:
+            return False
+        finally:
+            await channel.close()
+        return True
+
     async def register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:
         """Introduce this node. Returns who the parent is, and what kind of peer.
 

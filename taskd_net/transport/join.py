@@ -24,10 +24,10 @@ from taskd_net.codes import describe
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
 from taskd_net.links.answers import awaited
-from taskd_net.links.kind import Failed
+from taskd_net.links.kind import End, Failed
 from taskd_net.links.kind import Kind as LinkKind
 from taskd_net.links.session import Host
-from taskd_net.position import Position
+from taskd_net.position import Position, Role
 from taskd_net.retry import Backoff
 from taskd_net.states import end_of
 from taskd_net.transport.connecting import Connector, Reports, Stay
@@ -46,6 +46,7 @@ class _Lost(Exception):
     def __init__(self, text: str, pause: float) -> None:
         super().__init__(text)
         self.pause = pause
+        self.elsewhere = End.ELSEWHERE.value in text
 
 
 class Joiner:
@@ -90,6 +91,8 @@ class Joiner:
         # The last reason against each address.
         self._reasons: dict[Address, str] = {}
         self._was_linked = False
+        # This node has left the parent of the last stay for another one.
+        self._left = False
         self._backoff = backoff
         self._ack_timeout = ack_timeout
         self._on_parent = on_parent
@@ -150,6 +153,12 @@ class Joiner:
         self.joins += 1
         self.joined.set()
 
+    def is_silent(self) -> None:
+        """The parent gives no sign of life. A busy one keeps its children, unless it is a Mgr and another one leads."""
+        stay = self._stay
+        if stay is not None and len(self._upstreams) > 1 and stay.parent.role == Role.MGR:
+            stay.spawn(self._look_elsewhere(stay))
+
     def announce(self, kind: Kind, positions: Sequence[Position]) -> None:
         """Announce positions; the parent's answer goes to the Router."""
         stay = self._stay
@@ -173,7 +182,7 @@ class Joiner:
         while True:
             began = loop.time()
             # The pauses come after the handlers: an exception holds the frames of its attempt, and so the channel.
-            reason = ""
+            reason, elsewhere = "", False
             pause: float | None = None
             try:
                 await self._attempt()
@@ -183,7 +192,7 @@ class Joiner:
                 if reason != self._reasons.get(self.upstream):
                     self._host.log.warning("join_failed", upstream=str(self.upstream), reason=reason)
             except _Lost as lost:
-                reason, pause = str(lost), lost.pause
+                reason, pause, elsewhere = str(lost), lost.pause, lost.elsewhere or self._left
                 self._host.log.warning("upstream_lost", upstream=str(self.upstream), reason=reason)
             except Exception as error:
                 # A fault of ours or of gRPC's: an attempt like any other that failed, for a node never gives up.
@@ -199,7 +208,7 @@ class Joiner:
             self.trouble = reason
             self._was_linked = True
             await asyncio.sleep(pause + self._backoff.pause(failures))
-            await self._begin_round(self._rounds.current if short else None)
+            await self._begin_round(self._rounds.current if short or elsewhere else None)
 
     async def _next(self, reason: str, failures: int) -> int:
         """Turn to the next address, after a pause where the round has ended. Returns the failures in a row."""
@@ -212,6 +221,18 @@ class Joiner:
         if self._was_linked:
             await self._begin_round(None)
         return failures + 1
+
+    async def _look_elsewhere(self, stay: Stay) -> None:
+        """Leave a silent Mgr as soon as another one takes this node; a standby does not."""
+        up = self._router.upstream
+        while up is not None and up.silent:
+            for address, connector in zip(self._upstreams, self._connectors, strict=True):
+                if address != self.upstream and await connector.accepts():
+                    self._host.log.warning("upstream_left", upstream=str(self.upstream), accepts=str(address))
+                    self._left = True
+                    stay.session.abort()
+                    return
+            await asyncio.sleep(self._backoff.maximum)
 
     def _choice(self) -> str:
         """The address of the moment among several, and the reasons against others; empty with a single one."""
@@ -262,7 +283,7 @@ class Joiner:
     async def _while_open(self, stay: Stay) -> None:
         """Stay with the parent, from the link's opening to its end."""
         host = self._host
-        self._stay = stay
+        self._stay, self._left = stay, False
         host.links[UP] = stay.session
         self._opened(stay)
         stay.spawn(self._announce_all(stay))

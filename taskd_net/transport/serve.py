@@ -50,6 +50,7 @@ class MeshServer:
         kinds: the kinds of link that children are offered.
         certified: whether children take positions by their certificates.
         sockets: as in `links.kind.Parent`.
+        standby: as in `stand_by`, from the start.
 
     Attributes:
         connections: of its children.
@@ -68,6 +69,7 @@ class MeshServer:
         kinds: Sequence[link_kinds.Kind],
         certified: bool,
         sockets: link_kinds.Sockets | None = None,
+        standby: str = "",
     ) -> None:
         self.host = host
         self.sockets = sockets
@@ -90,8 +92,10 @@ class MeshServer:
         self._limits = host.router.limits
         self._acceptors = [kind.acceptor(self) for kind in kinds]
         self._methods = Methods({})
-        self.health = standard.Health(serving=host.router.upstream is None)
+        self.health = standard.Health(serving=host.router.upstream is None and not standby)
         self.depth = 0
+        self._standby = standby
+        self._streams.refusal = End.ELSEWHERE if standby else None
 
     async def start(self) -> Address:
         """Listen. Returns the address with the port that was bound.
@@ -119,6 +123,7 @@ class MeshServer:
         for acceptor in self._acceptors:
             methods |= acceptor.handlers()
         self._methods = Methods(methods)
+        self._methods.refusal = self._standby
         server.add_generic_rpc_handlers((self._methods, *self._services.handlers(self._calling)))
         named = standard.by_name(server)
         await self.health.add_to(named)
@@ -137,9 +142,28 @@ class MeshServer:
         self._server = server
         return address
 
+    def stand_by(self, standby: str) -> None:
+        """End the links of the children, and refuse every call of a child with UNAVAILABLE, so that it tries the next
+        address. Status, probes and the health of `liveness` are still served.
+
+        Args:
+            standby: the text for those who call; empty to take children again.
+        """
+        began, self._standby = bool(standby) and not self._standby, standby
+        self._methods.refusal = standby
+        self.health.serving(not standby)
+        if self._streams.refusal is not End.CLOSING:
+            self._streams.refusal = End.ELSEWHERE if standby else None
+        if began:
+            self.send_elsewhere()
+
+    def send_elsewhere(self) -> None:
+        """End the links of the children, which try their other addresses first."""
+        self._streams.end_all(End.ELSEWHERE)
+
     async def turn_away(self) -> None:
         """Take no new children from now on, and say so. Connections, calls and streams go on until `close`."""
-        self._streams.closing = True
+        self._streams.refusal = End.CLOSING
         self._services.close()
         await self.health.stop()
 
@@ -166,14 +190,14 @@ class MeshServer:
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
-        self._streams.closing = True
+        self._streams.refusal = End.CLOSING
         for acceptor in self._acceptors:
             acceptor.close()
         if self._watch is not None:
             self._watch.cancel()
         self._services.close()
         await self.health.stop()
-        self._streams.end_all()
+        self._streams.end_all(End.CLOSING)
         if self._server is not None:
             await self._server.stop(grace)
         await self._stop_acceptors()
@@ -266,7 +290,7 @@ class MeshServer:
         """Turn a call away as soon as this node has begun to leave."""
 
         async def turned_away(data: bytes, context: Context) -> bytes:
-            if self._streams.closing:
+            if self._streams.refusal is End.CLOSING:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, End.CLOSING.value)
             return await register(data, context)
 

@@ -86,7 +86,7 @@ class Streams:
         pending: the registrations that wait for their streams.
 
     Attributes:
-        closing: the node has begun to leave, and accepts no stream any more.
+        refusal: the reason for which no stream is accepted; None to accept them.
     """
 
     def __init__(self, host: Host, observer: Observer, permissions: Permissions, pending: Pending) -> None:
@@ -98,7 +98,7 @@ class Streams:
         self._pending = pending
         # The streams that this node ends, and why.
         self._ends: dict[Session[Any], End] = {}
-        self.closing = False
+        self.refusal: End | None = None
 
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
@@ -108,9 +108,10 @@ class Streams:
             if await _comes_to_rest(standing):
                 before = standing
             link = self._joining(incoming)
-        if link is None or self.closing:
-            host.log.info("stream_refused", child=str(incoming.position), closing=self.closing)
-            await incoming.end(End.CLOSING if self.closing else End.UNKNOWN)
+        if link is None or self.refusal is not None:
+            reason = self.refusal or End.UNKNOWN
+            host.log.info("stream_refused", child=str(incoming.position), reason=reason.value)
+            await incoming.end(reason)
             return
         self._connections.came_over(connection, link.id)
         self._connections.stream_stands(connection, link.id)
@@ -149,11 +150,11 @@ class Streams:
         else:
             session.abort()
 
-    def end_all(self) -> None:
-        """End the streams of all children, because this node leaves."""
+    def end_all(self, end: End) -> None:
+        """End the streams of all children."""
         for link_id, session in list(self._host.links.items()):
             if link_id != UP:
-                self.end(session, End.CLOSING)
+                self.end(session, end)
 
     def tell(self, joined: bool) -> None:
         """Tell the children that hear it whether this node has joined."""

@@ -124,7 +124,7 @@ def test_no_reports_while_it_starts(threads: ThreadPoolExecutor, monkeypatch: py
         assert api.last_reports() == {}
     finally:
         go.set()
-        until(lambda: manager.slot.member._deciding is not None and manager.slot.member._deciding.started)
+        until(lambda: manager.slot.member._deciding is not None and manager.slot.member._deciding.leads)
         assert api.destroy_taskd_manager()
     assert result.result(SOON)
 

@@ -230,6 +230,9 @@ class Driven:
     def confirm(self, *messages: Frame) -> list[Action]:
         return self.read(self.core.confirm([(message.uuid, message.src) for message in messages]))
 
+    def reset_inbox(self) -> list[Action]:
+        return self.read(self.core.reset_inbox())
+
     def close_inbox(self) -> list[Action]:
         return self.read(self.core.close_inbox())
 

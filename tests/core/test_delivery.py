@@ -199,6 +199,29 @@ def test_resend_that_stands_in_line_is_answered_0_when_the_first_is_in() -> None
     assert (worker.statistics.duplicates, worker.statistics.lost) == (1, 0)
 
 
+def test_inbox_that_is_forgotten_has_room_and_takes_resends_as_new_messages() -> None:
+    mgr = router("Mgr", inbox=1, confirms=True)
+    link = add_child(mgr, "Worker/0/0")
+    taken, waits = (frame("Mgr", "Worker/0/0", uuid=uuid) for uuid in "ab")
+    post = frame("Mgr", "Worker/0/0", uuid="c", sync=False)
+    assert mgr.frame_arrived(0.0, link.id, taken, Caller()) == [Deliver(taken)]
+    assert mgr.frame_arrived(0.0, link.id, waits, Caller()) == []
+    mgr.frame_arrived(0.0, link.id, post, None)
+    refused, lost, unclear = mgr.reset_inbox()
+    assert answers([refused, unclear]) == [(Code.RECV_BUF_NIL, "Mgr/0"), (Code.NETWORK_ACK_LOST, "Mgr/0")]
+    assert isinstance(lost, Lost) and not mgr.busy and mgr.statistics.lost == 1
+    for message in (taken, waits):
+        assert Deliver(message) in mgr.frame_arrived(0.1, link.id, message, Caller())
+        assert answers(mgr.confirm(message)) == [(Code.OK, "Mgr/0")]
+        mgr.inbox_taken(0.1)
+    mgr.close_inbox()
+    assert mgr.reset_inbox() == []
+    assert Deliver(taken) in mgr.frame_arrived(0.2, link.id, taken, Caller()), "its reader is another"
+    mgr.drain()
+    mgr.reset_inbox()
+    assert answers(mgr.frame_arrived(0.3, link.id, waits, Caller())) == [(Code.RECV_BUF_NIL, "Mgr/0")]
+
+
 # ---- confirmation
 
 

@@ -32,6 +32,17 @@ FIGURES: Final = {
         f"`send_all` sends any number with back-pressure, {limits.SEND_ALL_IN_FLIGHT} at a time",
         f"a report to a dead Manager within {_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
     ],
+    "docs/high-availability.md": [
+        f"under a lease of {_seconds(job_limits.LEASE_S)} that it renews every {_seconds(job_limits.LEASE_RENEW_S)}",
+        f"sending {_seconds(job_limits.LEASE_MARGIN_S)} before its lease may have ended",
+        f"looks at the lease every {_seconds(job_limits.LEADER_LOOK_S)}",
+        f"leaves the lease to others for {_seconds(job_limits.STANDBY_YIELDS_S)} after that",
+        f"After {_seconds(job_limits.LEADER_UNSURE_S)}\nwithout a lease",
+        f"after {_seconds(job_limits.LEADER_ALONE_S)} without any child",
+        f"waits up to {_seconds(job_limits.LEADER_GONE_S)} for the lease",
+        f"goes to the next one after {_seconds(job_limits.ETCD_TRY_S)}",
+        f"leave it after {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
+    ],
     "docs/api.md": [
         f"again every {_seconds(job_limits.REGISTER_EVERY_S)}",
         f"after `timeout`, {_seconds(limits.ACK_TIMEOUT_S)} by default, retries included",

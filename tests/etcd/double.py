@@ -75,6 +75,9 @@ class Double:
         self._expire()
         return wire.LeaseRevokeResponse()
 
+    async def close(self) -> None:
+        """There are no connections."""
+
     def carry_out(self, request: wire.TxnRequest) -> wire.TxnResponse:
         """Carry out a transaction that arrives now."""
         self._expire()

@@ -95,7 +95,8 @@ async def test_lease_that_ended_is_taken_again_where_nobody_has_led_meanwhile(le
 
 async def test_lease_is_not_taken_again_where_somebody_has_led(leaders: list[Leader]) -> None:
     etcd, told = Double(), asyncio.Event()
-    first = Leader(etcd, PLACE, "a", get_logger(), told.set)
+    first = Leader(etcd, PLACE, "a", get_logger())
+    first.on_lost = told.set
     leaders.append(first)
     await first.take(0.0)
     etcd.now += job_limits.LEASE_S
@@ -123,8 +124,8 @@ async def test_commit_of_a_stranger_below_a_leader_that_stands_ends_it(leaders: 
 
 async def test_manager_that_ends_does_not_wait_for_the_lease() -> None:
     etcd = Double()
-    keeping = EtcdKeeping(PLACE, "J", "a", None, JobCounters(), get_logger(), lambda: None)
-    keeping._etcd = keeping.leader._etcd = etcd  # type: ignore[assignment]
+    first = Leader(etcd, PLACE, "a", get_logger())
+    keeping = EtcdKeeping(first, "J", JobCounters(), get_logger(), lambda: None)
     assert await keeping.load(0.0, dict) is None
     assert await soon(keeping.save(0.0, {"rest": "1"}))
     etcd.answers = ["away"] * 10_000

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from taskd_net import Code, Node
 from taskd_net.address import Address
+from taskd_net.links.kind import End
 from taskd_net.observe.client import AskFailed, ask_health
 from taskd_net.transport.standard import LIVENESS, Health
 from taskd_net.transport.streams import Streams
@@ -77,9 +78,9 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
         await stop(self)
         steps.append("health")
 
-    def ended(self: Streams) -> None:
+    def ended(self: Streams, end: End) -> None:
         steps.append("stream")
-        end_stream(self)
+        end_stream(self, end)
 
     monkeypatch.setattr(Health, "stop", stopped)
     monkeypatch.setattr(Streams, "end_all", ended)

@@ -1,0 +1,205 @@
+"""The turns of a job's Managers, as one process has them: a standby until it leads, and again after another has led.
+
+A job has as many such processes as its operator likes, and one of them leads (`taskd_net.etcd.leader`). A term is one
+`Manager`, which begins with the state in etcd and is dropped at its end. The node stays: while it stands by, it refuses
+children (`Node.stand_by`), so that they are with the Manager that decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Final, Self
+
+from taskd_net import job_limits
+from taskd_net.codes import ConfigError, NodeClosed
+from taskd_net.etcd.client import EtcdError
+from taskd_net.etcd.leader import Leader, clock
+from taskd_net.logger import get_logger
+from taskd_net.manager.config import ManagerConfig
+from taskd_net.manager.kept import leader_of
+from taskd_net.manager.runtime import Manager
+from taskd_net.node import Node
+
+REPLACED: Final = "standby: another Manager leads"
+
+
+class Succession:
+    """The Manager of a job, while this process leads.
+
+    Use it as `async with Succession(node, config) as succession`, in place of `Manager`. With the state in a file there
+    is one term, from start to close. With the state in etcd the node had better begin with `standby`.
+
+    Args:
+        node: the Mgr.
+        config: the settings.
+        more: further arguments of each `Manager`.
+
+    Attributes:
+        manager: of the present term, also while it begins; None while this process stands by.
+    """
+
+    def __init__(self, node: Node, config: ManagerConfig, **more: Any) -> None:
+        self._node = node
+        self._config = config
+        self._more = more
+        self._log = get_logger(node=str(node.position), job=config.job_id or "")
+        self.manager: Manager | None = None
+        self._resigned = asyncio.Event()
+        self._turns: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @property
+    def leads(self) -> bool:
+        """True during a term, once its Manager has begun to decide."""
+        return self.manager is not None and self.manager.started
+
+    async def start(self) -> Self:
+        """Lead if nobody does, else stand by.
+
+        Raises:
+            ConfigError: as `Manager.start`; that another Manager leads is none.
+            NodeClosed: it was closed meanwhile.
+        """
+        if not self._config.in_etcd:
+            self.manager = Manager(self._node, self._config, **self._more)
+            await self.manager.start()
+            return self
+        leader = self._candidate()
+        try:
+            holder = await leader.begin(self._config.job_id or "")
+            if self._closing:
+                raise NodeClosed("the Manager was closed while it started")
+            if holder is None:
+                await self._lead(leader)
+            else:
+                self._stand_by(holder)
+        except BaseException:
+            await leader.close()
+            raise
+        self._turns = asyncio.create_task(self._take_turns(leader), name=f"turns of {self._config.job_id}")
+        return self
+
+    async def close(self) -> None:
+        """End the term, and the wait for the next one. Idempotent."""
+        self._closing = True
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.cancel()
+            await asyncio.wait([turns])
+        manager, self.manager = self.manager, None
+        if manager is not None:
+            await manager.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ---- inside
+
+    def _candidate(self) -> Leader:
+        return leader_of(self._config, self._node, self._log)
+
+    async def _take_turns(self, leader: Leader) -> None:
+        while True:
+            pause = 0.0
+            try:
+                if self.manager is None:
+                    await self._claim(leader)
+                    await self._lead(leader)
+                assert self.manager is not None
+                if await self._term(leader):
+                    pause = job_limits.STANDBY_YIELDS_S
+                await self.manager.close()
+                self.manager = None
+            except Exception as error:  # noqa: BLE001 - logged
+                # A standby never gives up. Another one may be able to lead: this one is not the first to ask again.
+                known = isinstance(error, ConfigError)
+                self._log.error("lead_failed", reason=str(error) if known else repr(error), exc_info=not known)
+                pause = job_limits.LEASE_S
+            finally:
+                if self.manager is None:
+                    await leader.close()
+            await asyncio.sleep(pause)
+            leader = self._candidate()
+
+    async def _claim(self, leader: Leader) -> None:
+        """Wait until this process leads."""
+        yields: float | None = None
+        while True:
+            try:
+                holder = await (leader.claim() if yields is None else leader.holder())
+                if holder is not None:
+                    self._stand_by(holder)
+                elif yields is None:
+                    return
+                if yields is not None and clock() >= yields:
+                    yields = None
+                    self._log.info("standby_sees_etcd")
+            except EtcdError as error:
+                if yields is None:
+                    self._log.warning("standby_without_etcd", reason=str(error))
+                # The Manager that has led goes on after an outage of all of etcd: the children are with it.
+                yields = clock() + job_limits.STANDBY_YIELDS_S
+            await asyncio.sleep(job_limits.LEADER_LOOK_S)
+
+    async def _lead(self, leader: Leader) -> None:
+        """Begin a term.
+
+        Raises:
+            ConfigError: the state cannot be read.
+        """
+        self._resigned.clear()
+        self.manager = Manager(self._node, self._config, leader=leader, resigned=self._resign, **self._more)
+        try:
+            await self.manager.start()
+        except BaseException:
+            self.manager = None
+            raise
+        if not self._resigned.is_set():
+            self._node.stand_by("")
+
+    async def _term(self, leader: Leader) -> bool:
+        """Wait for the end of the term. Returns whether this process ends it itself, as it has no children any more.
+
+        A leader that is cut off from etcd does not learn that another one leads. So its children look for that one now
+        and then. Where all of etcd is away they find none. One that is cut off from its children leaves them to another
+        one, which may reach them.
+        """
+        unsure, patience = None, job_limits.LEADER_UNSURE_S
+        seen: float | None = None  # its children; None before the first one
+        while not self._resigned.is_set():
+            now = clock()
+            if self._node.links:
+                seen = now
+            elif seen is not None and now - seen >= job_limits.LEADER_ALONE_S and leader.decides():
+                self._log.warning("leader_without_children", seconds=round(now - seen))
+                self._node.stand_by("standby: no child reaches this Manager")
+                return True
+            if leader.lost.is_set():
+                self._node.stand_by(REPLACED)  # the Manager may still wait for a commit
+            elif leader.decides():
+                unsure, patience = None, job_limits.LEADER_UNSURE_S
+            elif unsure is None:
+                unsure = now
+            elif now - unsure >= patience:
+                patience *= 2
+                self._log.warning("children_sent_elsewhere", seconds=round(now - unsure))
+                self._node.send_elsewhere()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(job_limits.LEADER_LOOK_S):
+                    await self._resigned.wait()
+        return False
+
+    def _resign(self) -> None:
+        """Another Manager leads: send the children there at once."""
+        self._node.stand_by(REPLACED)
+        self._resigned.set()
+
+    def _stand_by(self, holder: str) -> None:
+        text = f"standby of {holder}"
+        if self._node.standby != text:
+            self._log.info("stands_by", leader=holder)
+            self._node.stand_by(text)
