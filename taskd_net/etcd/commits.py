@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 from taskd_net import job_limits
+from taskd_net.untrusted import json_value
 
 Change: TypeAlias = "tuple[str, str | None]"
 """A name below the prefix and its new value; None removes the key. Of `STAGED`, it removes all keys below it."""
@@ -119,7 +120,7 @@ def _written_out(staged: str, groups: Iterable[tuple[Change, ...]]) -> list[Step
 
 
 def _read_piece(text: str) -> tuple[Change, ...]:
-    read: list[list[Any]] = json.loads(text)
+    read = cast("list[list[Any]]", json_value(text))
     return tuple(cast("Change", tuple(each)) for each in read)
 
 
