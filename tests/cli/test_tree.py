@@ -113,10 +113,14 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
         assert await watch.exit_code() == -signal.SIGINT
 
     async with Command("top", "--at", job.mgr.address, "--interval", "0.2", "--json", "--role", "Worker") as top:
+        # Beside the lines, which come five times a second: who reads one after each message falls behind them.
+        sending = asyncio.create_task(_send_on(job.proxies[0].address))
         rates: dict[str, Any] = {}
         while not rates.get("Worker/0/0", {}).get("down_messages"):
-            assert (await run("send", "Worker/0/0", "x", "--upstream", job.proxies[0].address))[0] == 0
             rates = json.loads(await top.line())["rates"]
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert sending.cancelled()
         top.signal(signal.SIGTERM)
         await top.rest()
         assert await top.exit_code() == -signal.SIGTERM
@@ -128,6 +132,12 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
     states = dict(row.split()[:2] for row in rows)
     assert states.pop("Worker/1/2") in ("lost", "gone")  # gone after 30 s, which a busy machine takes for the commands
     assert states == {"Worker/0/0": "joined", "Worker/0/1": "joined"}
+
+
+async def _send_on(proxy: str) -> None:
+    """Send messages, one after another."""
+    while True:
+        assert (await run("send", "Worker/0/0", "x", "--upstream", proxy))[0] == 0
 
 
 @pytest.mark.parametrize("command", [("tree",), ("top",), ("tree", "--json", "--watch")])

@@ -207,14 +207,17 @@ def test_beyond_a_links_bound_the_answer_is_5001_at_once(bounds: dict[str, int])
     ("child", "limit"), [("Worker/0/0", 1024), ("Agent/0", 1024), ("Proxy/0", limits.SHARED_IN_FLIGHT)]
 )
 def test_messages_in_flight_are_bounded(child: str, limit: int) -> None:
-    mgr = Driven(at("Mgr"), upstream=False, config=RouterConfig())
+    # Each check looks at all messages in flight.
+    mgr = Driven(at("Mgr"), upstream=False, config=RouterConfig(), checked=False)
     link = add_child(mgr, child)
     for i in range(limit):
         mgr.send(0.0, frame(child, uuid=str(i)), Caller(), 1.0)
         mgr.written(link.id, child, 1, 10)
+    mgr.check()
     assert answers(mgr.send(0.0, frame(child), Caller(), 1.0)) == [(Code.RECV_BUF_BUSY, "Mgr/0")]
     mgr.accepted(0.1, link.id, ["17"])
     assert hops(mgr.send(0.1, frame(child), Caller(), 1.0)) == [link.id]
+    mgr.check()
 
 
 # ---- timeouts

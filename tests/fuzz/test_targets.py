@@ -311,7 +311,7 @@ SLOW = ("configuration", "device_reports", "job_reports")
 def test_any_bytes(name: str) -> None:
     strategy = STRATEGIES[name]
 
-    @settings(max_examples=40 if name in SLOW else 300)
+    @settings(max_examples=40 if name in SLOW else 100)
     @given(strategy)
     @example(b"")
     @example(b"\xff" * 40)
