@@ -67,6 +67,7 @@ async def job(folder: Path, *more: str, upstream: str | None = None) -> AsyncIte
             ):
                 yield Job(etcd, way, leads, stands, proxy)
         finally:
+            way.change(Shape())  # what waits in a cut cannot end
             await way.close()
 
 
@@ -197,4 +198,5 @@ async def test_leader_that_is_cut_off_from_its_children_leaves_them_to_the_other
                 assert term(await go(agent)) > term(before)
                 await leads.said(f"stands_by .*leader={stands.address}")
         finally:
+            way.change(Shape())  # what waits in a cut cannot end
             await way.close()
