@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code, Position
+from tests.cli.inside import refused
 from tests.cli.processes import Command, run
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.slow import SlowChild
@@ -190,8 +191,8 @@ SECONDS = "expected a number of seconds from 0 to 86400"
         ((), "Missing argument 'DEST'."),
     ],
 )
-async def test_wrong_use_is_2(arguments: tuple[str, ...], expected: str) -> None:
-    assert await run("send", *arguments) == (2, "", f"Error: {expected}\n")
+def test_wrong_use_is_2(arguments: tuple[str, ...], expected: str) -> None:
+    assert refused("send", *arguments) == expected
 
 
 async def test_body_that_is_not_text_is_2() -> None:

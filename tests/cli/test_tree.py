@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.inside import refused
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.peers.mesh import soon
 
@@ -157,10 +158,8 @@ async def test_nobody_to_ask_ends_it_with_3_and_one_line(command: tuple[str, ...
         (("mgr", "--metrics-port", "x"), "metrics_port is 'x'; expected a port, or host:port"),
     ],
 )
-async def test_wrong_values_are_named(arguments: tuple[str, ...], text: str) -> None:
-    code, output, errors = await run(*arguments)
-    assert (code, output) == (2, "")
-    assert text in errors
+def test_wrong_values_are_named(arguments: tuple[str, ...], text: str) -> None:
+    assert text in refused(*arguments)
 
 
 async def test_health_as_json(tmp_path: Path) -> None:
