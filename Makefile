@@ -50,6 +50,9 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 # collects all tests, and waits for a processor. Tests with a common laboratory or browser stay together.
 SIDE_BY_SIDE = -n 4 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
+# Without compiled files, each of thousands of processes compiles what it imports, and pytest rewrites each test again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
