@@ -2,9 +2,9 @@
 
 Two settings:
 
-- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default. It costs
-a message over two hops a quarter to a half more time (docs/performance.md). - `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise
-forked children of a training script (data loaders) can crash.
+- `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`: from 1.80 on the event engine is the default. It
+  costs a message over two hops a quarter to a half more time (docs/performance.md).
+- `GRPC_ENABLE_FORK_SUPPORT=0`: otherwise forked children of a training script (data loaders) can crash.
 
 Importing this package sets both, unless grpc is imported already or the user has set them. `TASKD_NET_GRPC_ENV=off`
 leaves the environment alone.

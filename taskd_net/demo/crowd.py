@@ -11,6 +11,7 @@ import random
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
@@ -184,7 +185,7 @@ class Crowd:
         changes = (self._lost_worker, self._strained_worker, self._restarted_worker, self._lost_proxy)
         under_way: set[asyncio.Task[None]] = set()
         try:
-            for number in range(1_000_000_000):
+            for number in count():
                 await asyncio.sleep(pause)
                 task = asyncio.create_task(changes[number % len(changes)](pause))
                 under_way.add(task)
