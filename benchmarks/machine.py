@@ -10,8 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TypedDict
 
+from taskd_net.version import __version__
+
 PACKAGES: Final = (
-    "taskd-net",
     "grpcio",
     "protobuf",
     "uvloop",
@@ -37,7 +38,8 @@ class Machine(TypedDict):
 
 def describe() -> Machine:
     """Describe this machine now."""
-    versions = {}
+    # That of the tree: an editable installation keeps the version of its day.
+    versions = {"taskd-net": __version__}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
