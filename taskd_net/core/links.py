@@ -135,6 +135,12 @@ class Link:
         """The earliest deadline of the messages in flight, or infinity."""
         return self.in_flight.deadline()
 
+    def count_unanswered(self, messages: int) -> None:
+        """Count messages of the neighbour that wait for their answers."""
+        self.waiting += messages
+        if self.quota is not None:
+            self.quota.add(messages, 0)
+
     def count_waiting(self, messages: int, size: int) -> None:
         """Count messages of the child that begin to wait for their answers, or have been answered if negative."""
         if self.quota is not None:

@@ -126,45 +126,20 @@ class Messages(Answers):
             refused: names of messages that could not be read, with the reason.
         """
         link = self._topology.link(came_from)
-        quota = None if link is None else link.quota
-        room = len(frames) + len(refused) if quota is None else quota.room
-        sizes = [len(frame.data) for frame in frames]
-        awaited = len(refused)
         stream = 0 if link is None else link.streams
         for name, refusal in refused:
             self._decisions.answer(Origin(came_from, stream, name, True), refusal.uuid, refusal.code)
-        at, count = 0, len(frames)
-        while at < count:
-            end = at + 1
-            if count > 1 and link is not None and link.quirks is None:
-                end = _end_of_run(frames, keys, budgets, at)
-                if (
-                    end - at > 1
-                    and awaited + end - at <= room
-                    and self._run_arrived(now, link, frames[at:end], sizes[at:end], _each(keys[at:end]), budgets[at])
-                ):
-                    awaited += end - at
-                    at = end
-                    continue
-            for index in range(at, end):
-                frame, key = frames[index], keys[index]
-                reply = None
-                if key is not None:
-                    awaited += 1
-                    size = sizes[index] if quota is not None and sizes[index] >= LARGE else 0
-                    reply = Origin(came_from, stream, key, not frame.sync, size)
-                    if quota is not None and (awaited > room or (size and not quota.fits(size))):
-                        self._decisions.answer(reply._replace(size=0), frame.uuid, Code.RECV_BUF_BUSY)
-                        continue
-                    if size and link is not None:
-                        link.count_waiting(0, size)
-                self._let_in(now, came_from, link, frame, reply, budgets[index])
-            at = end
+        if refused and link is not None:
+            link.count_unanswered(len(refused))
+        count = len(frames)
+        if count == 1 or link is None or link.quirks is not None:
+            for frame, key, budget in zip(frames, keys, budgets, strict=True):
+                self._one_arrived(now, came_from, link, frame, key, budget)
+        else:
+            self._many_arrived(now, link, frames, keys, budgets)
         if link is not None:
-            self._decisions.counters.arrived(now, link, count, sum(sizes))
-            link.waiting += awaited
-            if quota is not None:
-                quota.add(awaited, 0)
+            size = len(frames[0].data) if count == 1 else sum([len(frame.data) for frame in frames])
+            self._decisions.counters.arrived(now, link, count, size)
             if link.waiting > self._most_unanswered or self.quota.messages > self._most_of_all:
                 self._end_hoarder(now, link)
         return self._take()
@@ -226,17 +201,64 @@ class Messages(Answers):
 
     # ---- decisions
 
+    def _one_arrived(
+        self, now: float, came_from: LinkId, link: Link | None, frame: Frame, key: Key | None, budget: float | None
+    ) -> None:
+        """Take in one message of a stream, within the quota of its child."""
+        if key is None:
+            self._let_in(now, came_from, link, frame, None, budget)
+            return
+        if link is None:
+            self._let_in(now, came_from, link, frame, Origin(came_from, 0, key, not frame.sync), budget)
+            return
+        quota, size = link.quota, 0
+        if quota is not None:
+            if len(frame.data) >= LARGE:
+                size = len(frame.data)
+            if quota.room < 1 or (size and not quota.fits(size)):
+                reply = Origin(came_from, link.streams, key, not frame.sync)
+                self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY)
+                link.count_unanswered(1)
+                return
+            if size:
+                link.count_waiting(0, size)
+        self._let_in(now, came_from, link, frame, Origin(came_from, link.streams, key, not frame.sync, size), budget)
+        link.count_unanswered(1)
+
+    def _many_arrived(
+        self,
+        now: float,
+        link: Link,
+        frames: Sequence[Frame],
+        keys: Sequence[Key | None],
+        budgets: Sequence[float | None],
+    ) -> None:
+        """Take in messages that came together: each run of one flow at once."""
+        at, count, quota = 0, len(frames), link.quota
+        while at < count:
+            end = _end_of_run(frames, keys, budgets, at)
+            if (
+                end - at > 1
+                and (quota is None or end - at <= quota.room)
+                and self._run_arrived(now, link, frames[at:end], _each(keys[at:end]), budgets[at])
+            ):
+                link.count_unanswered(end - at)
+            else:
+                for index in range(at, end):
+                    self._one_arrived(now, link.id, link, frames[index], keys[index], budgets[index])
+            at = end
+
     def _run_arrived(
         self,
         now: float,
         link: Link,
         frames: Sequence[Frame],
-        sizes: Sequence[int],
         keys: Sequence[Key],
         budget: float | None,
     ) -> bool:
         """Decide on sync unicasts of one flow at once. Returns False, and does nothing, where one is unusual."""
         frame, came_from, quota, each = frames[0], link.id, link.quota, 0
+        sizes = [len(frame.data) for frame in frames]
         if quota is not None and max(sizes) >= LARGE:
             each = sizes[0]
             if sizes.count(each) != len(sizes) or not quota.fits(sum(sizes)):

@@ -332,9 +332,8 @@ class BatchedLink(Session[bytes]):
         """Answer 5999 to a batch under which this node failed; an answer that comes after all is dropped as late."""
         for data, wait, number in zip(messages, batch.patience, batch.numbers or repeat(0), strict=False):
             if wait:
-                self._answer(
-                    Answered(number, Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position), False)
-                )
+                ack = Ack(codec.read_uuid(data), Code.SERVER_ERR, self._router.position)
+                self._answer(Answered(number, ack, False))
 
     def _take_in_rest(self) -> None:
         go_on = self._rest.popleft()
@@ -360,6 +359,12 @@ class BatchedLink(Session[bytes]):
 
     def _read_messages(self, now: float, messages: Sequence[bytes], batch: Batch) -> Ready:
         """Hand the messages of a batch to the Router: all at once, or up to the first broadcast."""
+        if len(messages) == 1 and not self.traces:
+            alone = codec.read_known_frame(messages[0], self._router.limits)
+            if not isinstance(alone, Refusal):
+                wait = batch.patience[0]
+                key: Key | None = (batch.numbers[0] if self.numbered else alone.uuid) if wait else None
+                return self._router.messages_arrived(now, self.link, (alone,), (key,), (wait / 1000.0,))
         frames = codec.read_known_frames(messages, self._router.limits)
         patience = list(batch.patience)
         names: Sequence[Key] = list(batch.numbers) if self.numbered else [frame.uuid for frame in frames]
