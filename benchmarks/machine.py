@@ -38,7 +38,7 @@ class Machine(TypedDict):
 
 def describe() -> Machine:
     """Describe this machine now."""
-    # That of the tree: an editable installation keeps the version of its day.
+    # The version of the tree: an editable installation keeps that of its day.
     versions = {"taskd-net": __version__}
     for package in PACKAGES:
         try:
