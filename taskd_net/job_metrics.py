@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from taskd_net.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView
+from taskd_net.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView, LeaderView
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -29,7 +29,7 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         ("paused", "1 while ClusterD holds Agents back from starting.", int(job.paused)),
         ("streams_owned", "Streams on which a plugin decides now.", sum(bool(stream.owner) for stream in job.streams)),
         ("plugins_off", "Plugins that are off until the Manager restarts.", len(job.plugins_off)),
-        ("state_durable", "1 while the state file has all that was decided.", int(job.counters.durable)),
+        ("state_durable", "1 while the state has all that was decided.", int(job.counters.durable)),
     ):
         yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
     if job.fault_mode:
@@ -37,9 +37,32 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         devices.add_metric(("isolated",), job.devices_isolated)
         devices.add_metric(("faulty",), job.devices_known - job.devices_isolated)
         yield devices
+    if job.leader.term:
+        yield from _leader(job.job_id, job.leader)
     yield from _counters(job.counters)
     if job.clusterd.address:
         yield from _clusterd(job.clusterd)
+
+
+def _leader(job_id: str, leader: LeaderView) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    began = GaugeMetricFamily(
+        "taskd_net_job_leader_since_timestamp_seconds", "Begin of the leader's term.", labels=("leader",)
+    )
+    began.add_metric((leader.name,), leader.since)
+    yield began
+    yield GaugeMetricFamily(
+        "taskd_net_job_leader_decides", "1 while the lease is confirmed, so that the leader decides.", leader.decides
+    )
+    # Each leader goes on with the number of the one before, so the job's name is what the samples have in common.
+    changes = CounterMetricFamily("taskd_net_job_leader_changes", "Terms before the leader's.", labels=("id",))
+    changes.add_metric((job_id,), leader.changes)
+    yield changes
+    if leader.committed:
+        yield GaugeMetricFamily(
+            "taskd_net_job_last_commit_timestamp_seconds", "Time of the last commit.", leader.committed
+        )
 
 
 def _counters(counters: JobCounters) -> Iterator[Metric]:

@@ -202,6 +202,27 @@ class ClusterdView:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """The lead of a job whose state is in etcd. Of a job with its state in a file, every field is empty.
+
+    Args:
+        name: address at which the Manager that leads listens.
+        term: its fencing number.
+        since: begin of the term, in seconds since the epoch.
+        changes: number of terms before it.
+        decides: the lease is confirmed, so the leader decides.
+        committed: time of the last commit of this process, in seconds since the epoch; 0 before the first one.
+    """
+
+    name: str = ""
+    term: int = 0
+    since: float = 0.0
+    changes: int = 0
+    decides: bool = False
+    committed: float = 0.0
+
+
 @dataclass(slots=True)
 class JobCounters:
     """Counters since this process began. A Manager counts in one of its own, and faces get a copy.
@@ -262,13 +283,14 @@ class JobView:
         profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
         decisions: the last ones, oldest first, `job_limits.DECISIONS_KEPT` at most.
         counters: since this process began.
-        state_file: path of the state file; empty without one.
+        state_file: path of the state file, or place of the state in etcd; empty without one.
         plugins_off: users' plugins that are off until the Manager restarts.
         clusterd: the client of ClusterD.
         fault_mode: the mode in which faults of devices are answered; `reports` where they are only shown, as ClusterD
             answers them; empty without rules.
         devices: those with a fault, or isolated, by name: `job_limits.DEVICES_SHOWN` at most.
         devices_known, devices_isolated: number of all of them, and of those that take no job.
+        leader: of a job with its state in etcd.
     """
 
     job_id: str = ""
@@ -294,3 +316,4 @@ class JobView:
     devices: tuple[DeviceView, ...] = ()
     devices_known: int = 0
     devices_isolated: int = 0
+    leader: LeaderView = field(default_factory=LeaderView)

@@ -11,7 +11,7 @@ from prometheus_client.samples import Sample
 
 from taskd_net import Node, NodeConfig
 from taskd_net.metrics import Collector
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import IN_ETCD
 
 Exported: TypeAlias = dict[str, dict[str, set[str]]]
 """Names of samples, with the values that each of their labels has had."""
@@ -33,7 +33,7 @@ async def exported() -> Exported:
         await proxy.joined(20)
         assert (await proxy.send("1", to="Mgr")).ok and (await mgr.send("2", to="Proxy/0")).ok
         await proxy.send("3", to="Worker/9/9")
-        mgr.job_view = lambda: WHOLE
+        mgr.job_view = lambda: IN_ETCD
         mgr.certificate_ends = lambda: dict.fromkeys(("server", "client"), datetime.now(UTC))
         for node in (mgr, proxy):
             for sample in await samples(node):

@@ -10,7 +10,7 @@ from taskd_net.job_view import JobView
 from taskd_net.manager import ManagerConfig
 from tests.manager.cluster import agent, leaves, managed
 from tests.metrics import samples
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import AT, IN_ETCD, WHOLE
 from tests.polling import until
 
 
@@ -58,6 +58,20 @@ def test_a_state_in_trouble_is_seen() -> None:
     found = {sample.name: sample.value for metric in job_metrics(WHOLE) for sample in metric.samples}
     assert (found["taskd_net_job_state_durable"], found["taskd_net_job_plugins_off"]) == (0, 1)
     assert (found["taskd_net_job_store_failures_total"], found["taskd_net_job_paused"]) == (1, 1)
+
+
+def test_leader_of_a_job_with_its_state_in_etcd() -> None:
+    found = {
+        ",".join([sample.name.removeprefix("taskd_net_job"), *sample.labels.values()]): sample.value
+        for metric in job_metrics(IN_ETCD)
+        for sample in metric.samples
+        if "leader" in sample.name or "commit_" in sample.name
+    }
+    assert found == {
+        "_leader_since_timestamp_seconds,10.0.0.7:9601": AT - 200, "_leader_decides": 1,
+        "_leader_changes_total,J": 2, "_last_commit_timestamp_seconds": AT - 3,
+    }  # fmt: skip
+    assert not [metric.name for metric in job_metrics(WHOLE) if "leader" in metric.name or "commit_" in metric.name]
 
 
 def test_clients_of_clusterd_are_counted() -> None:

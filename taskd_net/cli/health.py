@@ -11,9 +11,12 @@ import click
 from taskd_net import upstreams
 from taskd_net.address import Address
 from taskd_net.cli.command import command
+from taskd_net.cli.job_lines import leader_words
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
-from taskd_net.observe.client import AskFailed, ask_health
+from taskd_net.observe.client import AskFailed, NodeClient, ask_health
+from taskd_net.observe.document import Document
+from taskd_net.observe.job_document import job_document
 from taskd_net.tls.files import Tls
 
 
@@ -27,7 +30,8 @@ from taskd_net.tls.files import Tls
 def health(ctx: click.Context, /, at: str, service: str, as_json: bool, timeout: float, **_: object) -> None:
     """Ask the node at --at for its health, by the protocol that gRPC has for it.
 
-    A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs.
+    A Proxy is SERVING while it has an upstream that leads to the Mgr; its service liveness for as long as it runs. A
+    Mgr whose Manager has its state in etcd also says who leads, which changes no exit code.
 
     \b
     Examples:
@@ -42,17 +46,22 @@ def health(ctx: click.Context, /, at: str, service: str, as_json: bool, timeout:
       2      a flag, a variable or the file is wrong
       3      nobody at --at who can be asked, or no service of that name
     """
-    addresses = upstreams.parse(at, "at")
+    addresses, tls = upstreams.parse(at, "at"), tls_of(ctx)
     try:
-        address, status = asyncio.run(_first(addresses, service, timeout, tls_of(ctx)))
+        address, status = asyncio.run(_first(addresses, service, timeout, tls))
     except AskFailed as error:
         if as_json:
             say_json({"address": at, "service": service, "status": None, "detail": str(error)})
         raise
+    job = None if service else asyncio.run(_job(address, timeout, tls))
+    leader = None if job is None else job["leader"]
     if as_json:
-        say_json({"address": str(address), "service": service, "status": status})
+        said = {"address": str(address), "service": service, "status": status}
+        say_json(said | ({} if leader is None else {"leader": leader}))
     else:
         say(status)
+        if job is not None and leader is not None:
+            say(leader_words(leader, job["time"]))
     sys.exit(0 if status == "SERVING" else 1)
 
 
@@ -65,3 +74,12 @@ async def _first(addresses: Sequence[Address], service: str, timeout: float, tls
             if not (left and error.unreached):
                 raise
     raise AssertionError("an address at least")
+
+
+async def _job(address: Address, timeout: float, tls: Tls | None) -> Document | None:
+    """The document of the node's job; None where it has none, or does not say."""
+    try:
+        async with NodeClient(address, timeout, tls) as client:
+            return job_document(await client.job())
+    except AskFailed:
+        return None

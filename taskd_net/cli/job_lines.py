@@ -94,11 +94,25 @@ def _head(job: Document) -> list[Line]:
     if counters["fault_to_command"] is not None:
         done.append(f"faults answered in {counters['fault_to_command'] * 1000:.0f} ms on average")
     done.append(f"state in {state['file']}" if state["file"] else "no state file")
+    leader = job["leader"]
     return [
         (", ".join(words), "bold"),
         (", ".join(done), ""),
+        *([] if leader is None else [(leader_words(leader, job["time"]), "" if leader["decides"] else "red")]),
         *((text, "bold red") for text in job["trouble"]),
     ]
+
+
+def leader_words(leader: Document, now: float) -> str:
+    """The lead of a job in a line: the leader, since when, changes so far, and the age of the last commit."""
+    changes = leader["changes"]
+    words = [f"{leader['name']} leads since {_clock(leader['since'])}, for {duration(now - leader['since'])}"]
+    words.append(f"term {leader['term']}, after {changes} change{'' if changes == 1 else 's'}")
+    committed = leader["last_commit"]
+    words.append("no commit yet" if committed is None else f"last commit {duration(now - committed)} ago")
+    if not leader["decides"]:
+        words.append("DECIDES NOTHING")
+    return ", ".join(words)
 
 
 def _streams(job: Document) -> list[Line]:

@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from taskd_net import job_limits
+from taskd_net.address import Address
 from taskd_net.codes import TaskdNetError
 from taskd_net.etcd.place import Place
 from taskd_net.tls.files import Tls
@@ -31,6 +32,9 @@ _ELSEWHERE: Final = frozenset(
     )
 )
 """Statuses after which another member, or a later attempt, may answer. Others are answers."""
+
+_SETTINGS: Final = {"ca": "state_ca", "client_key": "state_key", "client_crt": "state_crt"}
+"""The settings of a Manager that have the paths of the files of TLS."""
 
 _RIGHTS: Final = frozenset((grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED))
 _NO_USER: Final = "user name is empty"
@@ -86,7 +90,7 @@ class EtcdClient:
         tls: its files of a client; None for plain text. The CN of the certificate is the user of etcd.
 
     Raises:
-        ConfigError: a file of TLS is not usable.
+        ConfigError: a file of TLS is not usable; names its setting of a Manager.
     """
 
     def __init__(self, place: Place, tls: Tls | None = None) -> None:
@@ -96,7 +100,7 @@ class EtcdClient:
             from taskd_net.tls.certificates import read
             from taskd_net.tls.credentials import channel_credentials
 
-            self._credentials, self._server_name = channel_credentials(read(tls)), tls.server_name
+            self._credentials, self._server_name = channel_credentials(read(tls, _SETTINGS)), tls.server_name
         # The member of the moment, counted on without end, its channel, and the calls on each channel.
         self._number = 0
         self._current: grpc.aio.Channel | None = None
@@ -130,15 +134,21 @@ class EtcdClient:
             await channel.close()
 
     async def _call(self, name: str, request: Message, answer: type[AnswerT], *, streams: bool = False) -> AnswerT:
-        """Ask one member after another, each once, within `job_limits.ETCD_CALL_S`."""
+        """Ask one member after another, within `job_limits.ETCD_CALL_S`.
+
+        A single member is asked once. Several are asked in turn for all of that time, because none of them answers
+        during an election.
+        """
         path, data = f"/etcdserverpb.{name}", request.SerializeToString()
         give_up = time.monotonic() + job_limits.ETCD_CALL_S
-        reason = ""
-        for _ in self._members:
-            left = give_up - time.monotonic()
-            if left <= 0.0:
-                break
-            seconds = left if len(self._members) == 1 else min(left, job_limits.ETCD_TRY_S)
+        member, alone, attempts = self._members[0], len(self._members) == 1, 0
+        code: grpc.StatusCode | None = None
+        reason = "no answer in time"
+        while (left := give_up - time.monotonic()) > 0.0 and not (alone and attempts):
+            if attempts and attempts % len(self._members) == 0:
+                await asyncio.sleep(min(left, job_limits.ETCD_AGAIN_S))
+            attempts += 1
+            seconds = left if alone else min(left, job_limits.ETCD_TRY_S)
             number = self._number
             member, channel = self._members[number % len(self._members)], self._channel()
             self._calls[channel] += 1
@@ -146,20 +156,32 @@ class EtcdClient:
                 read = await (self._stream if streams else self._unary)(channel, path, data, seconds)
                 return answer.FromString(read)
             except grpc.aio.AioRpcError as error:
-                reason = f"{member}: {error.code().name}: {error.details() or ''}"
-                if error.code() not in _ELSEWHERE:
-                    raise _refused(name, reason, error) from error
+                code, reason = error.code(), error.details() or ""
+                if code not in _ELSEWHERE:
+                    raise _refused(name, f"{member}: {code.name}: {reason}", error) from error
                 self._leave(number)
             except DecodeError:
-                reason = f"{member}: the answer cannot be read"
+                code, reason = None, "the answer cannot be read"
                 self._leave(number)
             except _Ended:
-                reason = f"{member}: the stream has ended without an answer"
+                code, reason = None, "the stream has ended without an answer"
                 self._leave(number)
             finally:
                 self._calls[channel] -= 1
                 await self._close_left()
-        raise EtcdError(f"{name} at {reason}")
+        raise EtcdError(f"{name} at {member}: {await self._in_words(member, code, reason)}")
+
+    async def _in_words(self, member: Address, code: grpc.StatusCode | None, details: str) -> str:
+        if code is None:
+            return details
+        said = f"{code.name}: {details}"
+        if code is not grpc.StatusCode.UNAVAILABLE:
+            return said
+        from taskd_net.tls.explain import explain
+
+        tls, name = self._credentials is not None, self._server_name or member.host
+        words = await explain(details, member, tls=tls, name=name, parent="etcd")
+        return said if words == details else words
 
     def _leave(self, number: int) -> None:
         """Leave a member, unless another call has. With its channel goes gRPC's pause before a new connection."""

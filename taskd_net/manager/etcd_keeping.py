@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from taskd_net import job_limits
 from taskd_net.etcd.client import EtcdError
-from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.leader import Leader, clock
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore, in_words, require_job
-from taskd_net.job_view import JobCounters
+from taskd_net.job_view import JobCounters, LeaderView
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.keeping import UNMARKED
 
@@ -47,6 +47,7 @@ class EtcdKeeping:
         self._log = log
         self._store: EtcdStore | None = None
         self._written: dict[str, str] = {}
+        self._committed = 0.0
         self._closing = False
 
     @property
@@ -79,7 +80,7 @@ class EtcdKeeping:
         """Commit what has changed. Returns False where this Manager may decide nothing more: what it has decided since
         the last commit is void.
         """
-        store = self._store
+        store, begun = self._store, clock()
         assert store is not None, "loaded"
         changed = {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
         if changed and not self.lost:
@@ -99,6 +100,8 @@ class EtcdKeeping:
                 self._failed(f"this Manager does not lead: {error}")
                 if not await self.leader.again(store.number):
                     return False
+        if changed:
+            self._committed = now + clock() - begun
         self._written |= {name: text for name, text in changed.items() if text is not None and name in UNMARKED}
         if not self._counters.durable:
             self._counters.durable = True
@@ -117,6 +120,12 @@ class EtcdKeeping:
     def term(self) -> int | None:
         """The fencing number; None while another Manager may lead."""
         return self.leader.number if self.leader.decides() else None
+
+    def leader_view(self) -> LeaderView:
+        """The lead, for faces."""
+        leader = self.leader
+        changes = max(0, leader.leaders - 1)
+        return LeaderView(leader.name, leader.number, leader.since, changes, self.term() is not None, self._committed)
 
     def hurry(self) -> None:
         """The Manager ends: no commit is waited for beyond its present attempt."""

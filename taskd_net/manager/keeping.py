@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
-from taskd_net.job_view import DecisionView, JobCounters
+from taskd_net.job_view import DecisionView, JobCounters, LeaderView
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.state import NewerRelease
 from taskd_net.manager.store import Damaged, OtherJob, Store
@@ -137,6 +137,10 @@ class Keeping:
     def term(self) -> int | None:
         """0: no other Manager can use the file."""
         return 0
+
+    def leader_view(self) -> LeaderView:
+        """Empty: no other Manager can use the file."""
+        return LeaderView()
 
     def hurry(self) -> None:
         """The Manager ends: a commit takes a bounded time anyway."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from taskd_net.address import Address
 from taskd_net.etcd.place import Place
-from taskd_net.job_view import JobCounters
+from taskd_net.job_view import JobCounters, LeaderView
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.keeping import Keeping
@@ -47,6 +47,9 @@ class Kept(Protocol):
     def term(self) -> int | None:
         """The leader's fencing number, 0 without one; None while another Manager may lead."""
 
+    def leader_view(self) -> LeaderView:
+        """The lead, for faces; empty where nobody else could lead."""
+
     def hurry(self) -> None:
         """The Manager ends: wait for nothing without end."""
 
@@ -76,6 +79,10 @@ class NotKept:
     def term(self) -> int | None:
         """0: nobody else decides."""
         return 0
+
+    def leader_view(self) -> LeaderView:
+        """Empty: nobody else decides."""
+        return LeaderView()
 
     def hurry(self) -> None:
         """Nothing is waited for."""

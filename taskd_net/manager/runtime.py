@@ -239,7 +239,7 @@ class Manager:
         off = tuple(each.name for each in self._guarded if each.off)
         clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
         made = job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
-        return self._faults.add_to(made)
+        return replace(self._faults.add_to(made), leader=self._keeping.leader_view())
 
     # ---- inside
 

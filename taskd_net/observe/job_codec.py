@@ -17,6 +17,7 @@ from taskd_net.job_view import (
     DeviceView,
     JobCounters,
     JobView,
+    LeaderView,
     MessageView,
     StreamView,
 )
@@ -31,6 +32,7 @@ _VIEWS: Final[Mapping[str, type]] = {
     "Command": MessageView,
     "Counters": JobCounters,
     "Clusterd": ClusterdView,
+    "Leader": LeaderView,
 }
 _INT64: Final = range(-(2**63), 2**63)
 _SECONDS_MOST: Final = 1e11

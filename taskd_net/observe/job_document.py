@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from taskd_net.job_view import ETCD_SCHEME, OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView
+from taskd_net.job_view import ETCD_SCHEME, OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView, LeaderView
 from taskd_net.observe.document import Document
 
 FAULTY: Final = "faulty"
@@ -28,6 +28,7 @@ def job_document(view: JobView) -> Document:
         "retry_time": view.retry_time,
         "trouble": trouble_of(view),
         "state": {"file": view.state_file or None, "durable": counters.durable, "failures": counters.store_failures},
+        "leader": leader_document(view.leader) if view.leader.term else None,
         "plugins_off": list(view.plugins_off),
         "clusterd": _clusterd(view.clusterd) if view.clusterd.address else None,
         "streams": [
@@ -74,14 +75,30 @@ def trouble_of(view: JobView) -> list[str]:
 
 
 def manager_trouble(view: JobView) -> list[str]:
-    """The troubles of the Manager itself in words: a state that is not durable, plugins that are off."""
+    """The troubles of the Manager itself in words: a state that is not durable, a lease that is not confirmed, plugins
+    that are off.
+    """
     found = []
     if not view.counters.durable:
         in_etcd = view.state_file.startswith(ETCD_SCHEME)
         then = "the Manager decides nothing until it is" if in_etcd else "a restart may repeat commands"
         found.append(f"the state in {view.state_file} is not durable: {then}")
+    if view.leader.term and not view.leader.decides:
+        found.append(f"the lease in {view.state_file} is not confirmed: the Manager decides nothing until it is")
     found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
     return found
+
+
+def leader_document(leader: LeaderView) -> Document:
+    """The object of the lead of a job."""
+    return {
+        "name": leader.name,
+        "term": leader.term,
+        "since": round(leader.since, 3),
+        "changes": leader.changes,
+        "decides": leader.decides,
+        "last_commit": _time(leader.committed),
+    }
 
 
 def devices_document(view: JobView) -> Document:

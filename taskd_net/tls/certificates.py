@@ -21,12 +21,15 @@ from taskd_net.codes import ConfigError
 from taskd_net.tls.files import Tls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
 MISSING: Final = "tls needs the package {name}, which is not installed; install it with: pip install 'taskd-net[tls]'"
+
+_OWN: Final[Mapping[str, str]] = {}
+"""The settings of a node keep their names."""
 
 
 class Pair(NamedTuple):
@@ -52,8 +55,12 @@ class Certificates:
     client: Pair | None
 
 
-def read(tls: Tls) -> Certificates:
+def read(tls: Tls, names: Mapping[str, str] = _OWN) -> Certificates:
     """Read the files of a node and check them.
+
+    Args:
+        tls: their paths.
+        names: of the settings that have the paths, where they are not the node's own, by the node's.
 
     Raises:
         ConfigError: a file cannot be read or has other contents, a key is open to everybody or does not belong to its
@@ -63,13 +70,14 @@ def read(tls: Tls) -> Certificates:
         import cryptography  # noqa: F401 - for the message; its modules are imported where they are used
     except ModuleNotFoundError:
         raise ConfigError(MISSING.format(name="cryptography")) from None
-    ca = _File("ca", tls.ca)
+    ca = _File(names.get("ca", "ca"), tls.ca)
     authorities = ca.certificates()
     server = client = None
     if tls.server_key is not None and tls.server_crt is not None:
         server = _pair(_File("server_key", tls.server_key), _File("server_crt", tls.server_crt), ca, authorities)
     if tls.client_key is not None and tls.client_crt is not None:
-        client = _pair(_File("client_key", tls.client_key), _File("client_crt", tls.client_crt), ca, authorities)
+        key, crt = (names.get(name, name) for name in ("client_key", "client_crt"))
+        client = _pair(_File(key, tls.client_key), _File(crt, tls.client_crt), ca, authorities)
     return Certificates(ca.data, server, client)
 
 

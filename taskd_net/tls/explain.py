@@ -35,7 +35,7 @@ _UNREACHED: Final = {
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
 
 
-async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> str:
+async def explain(details: str, upstream: Address, *, tls: bool, name: str, parent: str = "the parent") -> str:
     """Explain gRPC's details of UNAVAILABLE.
 
     Args:
@@ -43,19 +43,20 @@ async def explain(details: str, upstream: Address, *, tls: bool, name: str) -> s
         upstream: the parent's address.
         tls: whether this node uses TLS towards the parent.
         name: the name that the parent's certificate must have then.
+        parent: the other end in words, where it is no parent.
     """
     if tls:
         if found := _VERIFY.search(details):
             reason = found[1] or "not of our CA, not valid now, or not for servers"
-            return f"the parent's certificate is refused: {_CLEARER.get(reason, reason)}"
+            return f"{parent}'s certificate is refused: {_CLEARER.get(reason, reason)}"
         if any(text in details for text in _OTHER_NAME):
-            return f"the parent's certificate is refused: it does not name {name!r}; see server_name"
+            return f"{parent}'s certificate is refused: it does not name {name!r}; see server_name"
         if "WRONG_VERSION_NUMBER" in details:
-            return "the parent speaks plain text and this node TLS"
+            return f"{parent} speaks plain text and this node TLS"
         if any(text in details for text in _HUNG_UP):
-            return "the parent hung up: it may not accept the certificate of this node"
+            return f"{parent} hung up: it may not accept the certificate of this node"
     elif any(text in details for text in _HUNG_UP) and await _speaks_tls(upstream):
-        return "the parent speaks TLS and this node plain text"
+        return f"{parent} speaks TLS and this node plain text"
     return next((words.format(upstream) for text, words in _UNREACHED.items() if text in details), details)
 
 

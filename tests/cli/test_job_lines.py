@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from taskd_net import job_limits
 from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
 from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobView, MessageView
 from taskd_net.observe.job_document import job_document
-from tests.observe.jobs import AT, WHOLE
+from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 
 def lines(view: JobView, *, everything: bool = False) -> list[str]:
@@ -39,6 +40,16 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "208 restart all (2) to Agent 2: on its way\n      controller restart",
     ):
         assert part in text, part
+
+
+def test_leader_is_named_with_its_age_and_that_of_its_last_commit() -> None:
+    (found,) = (line for line in lines(IN_ETCD) if "leads" in line)
+    since = time.strftime("%H:%M:%S", time.localtime(AT - 200))
+    assert found == f"10.0.0.7:9601 leads since {since}, for 3 min, term 41, after 2 changes, last commit 3 s ago"
+    leader = replace(IN_ETCD.leader, changes=1, committed=0.0, decides=False)
+    (found,) = (line for line in lines(replace(IN_ETCD, leader=leader)) if "leads" in line)
+    assert found.endswith("after 1 change, no commit yet, DECIDES NOTHING")
+    assert not any("leads" in line for line in lines(WHOLE))
 
 
 def test_a_job_that_has_just_begun() -> None:

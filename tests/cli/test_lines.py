@@ -29,7 +29,7 @@ from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh, NodeStatus, Own
 from taskd_net.states import State
 from tests.cli.clients import Client
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.test_untrusted import HOSTILE
 
 CLI = Path(taskd_net.cli.__file__).parent
@@ -75,6 +75,7 @@ def hostile_jobs() -> Iterator[JobView]:
         of_job: dict[str, Any] = {name: HOSTILE}
         yield replace(WHOLE, **of_job)
     yield replace(WHOLE, plugins_off=(HOSTILE,))
+    yield replace(IN_ETCD, leader=replace(IN_ETCD.leader, name=HOSTILE))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, answer: object, *arguments: str) -> Result:

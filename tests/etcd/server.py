@@ -1,16 +1,21 @@
-"""The real etcd, Debian's package `etcd-server`: one member on free ports, in a folder of the test's."""
+"""The real etcd, Debian's package `etcd-server`: members on free ports, in folders of the test's."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from taskd_net.address import Address
 from tests.api.conftest import free_port
+from tests.freezing import freeze
 from tests.polling import asked_until
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path=str(Path(__file__).parents[2] / "build/etcd/usr/bin"))
@@ -20,30 +25,129 @@ STARTS_S = 20.0
 """Seconds for a member to start, on a busy machine."""
 
 
-class Member(NamedTuple):
-    """A member that runs."""
+class Member:
+    """A member of an etcd, which may be ended, stopped, and started again with its data.
 
-    address: str
-    process: asyncio.subprocess.Process
+    Args:
+        name: among the members.
+        folder: for its data.
+        tls: flags of etcd for TLS with its clients; none for plain text.
+
+    Attributes:
+        address: at which it serves clients.
+        peers: the URL at which it serves other members.
+    """
+
+    def __init__(self, name: str, folder: Path, tls: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.address, self.peers = f"127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+        self.tls = dict(tls or {})
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """Its process."""
+        assert self._process is not None, "started"
+        return self._process
+
+    async def start(self, cluster: str) -> None:
+        """Start it, without waiting until it is ready.
+
+        Args:
+            cluster: all members, as etcd's flag `--initial-cluster` has them.
+        """
+        assert ETCD is not None
+        self._cluster = cluster
+        client = f"{'https' if self.tls else 'http'}://{self.address}"
+        flags = {"name": self.name, "data-dir": str(self._folder), "initial-cluster": cluster}
+        flags |= {"logger": "zap", "log-level": "error"}
+        flags |= dict.fromkeys(("listen-client-urls", "advertise-client-urls"), client)
+        flags |= dict.fromkeys(("listen-peer-urls", "initial-advertise-peer-urls"), self.peers)
+        arguments = [f"--{name}={value}" for name, value in (flags | self.tls).items()]
+        errors = asyncio.subprocess.DEVNULL if self.tls else None  # handshakes that fail on purpose
+        self._process = await asyncio.create_subprocess_exec(ETCD, *arguments, stderr=errors)
+
+    async def again(self) -> None:
+        """Start it again, after its end."""
+        await self.start(self._cluster)
+
+    async def ready(self) -> None:
+        """Wait until it serves clients: it does when it knows the leader of the members."""
+        address = Address.parse(self.address)
+        assert await asked_until(lambda: _listens(address), STARTS_S), f"{self.name} does not start"
+
+    async def kill(self) -> None:
+        """End it with SIGKILL."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    def freeze(self) -> None:
+        """Stop its process."""
+        freeze(self.process.pid)
+
+    def go_on(self) -> None:
+        """Continue a process that was stopped."""
+        self.process.send_signal(signal.SIGCONT)
+
+    async def ask(self, path: str, **fields: object) -> dict[str, Any]:
+        """Send a request to etcd's JSON interface, which needs plain text."""
+        data = json.dumps(fields).encode()
+        request = urllib.request.Request(f"http://{self.address}/v3/{path}", data=data)
+
+        def answered() -> dict[str, Any]:
+            with urllib.request.urlopen(request, timeout=STARTS_S) as answer:  # noqa: S310
+                read: dict[str, Any] = json.load(answer)
+                return read
+
+        return await asyncio.to_thread(answered)
+
+    async def leads(self) -> bool:
+        """True if it is the leader of the members."""
+        status = await self.ask("maintenance/status")
+        return bool(status["leader"] == status["header"]["member_id"])
+
+    async def require_users(self, prefix: str, *, entitled: str, others: tuple[str, ...]) -> None:
+        """Switch on etcd's users.
+
+        Args:
+            prefix: of keys.
+            entitled: a user who may read and write below the prefix.
+            others: users without rights.
+        """
+        await self.ask("auth/role/add", name="root")
+        await self.ask("auth/user/add", name="root", options={"no_password": True})
+        await self.ask("auth/user/grant", user="root", role="root")
+        await self.ask("auth/role/add", name=entitled)
+        key, end = (base64.b64encode(f"{prefix}{last}".encode()).decode() for last in ("/", "0"))
+        permission = {"permType": "READWRITE", "key": key, "range_end": end}
+        await self.ask("auth/role/grant", name=entitled, perm=permission)
+        for user in (entitled, *others):
+            await self.ask("auth/user/add", name=user, options={"no_password": True})
+        await self.ask("auth/user/grant", user=entitled, role=entitled)
+        await self.ask("auth/enable")
 
 
 @asynccontextmanager
 async def etcd_server(folder: Path) -> AsyncIterator[Member]:
     """Run one member, until it is ready."""
-    assert ETCD is not None
-    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    arguments = ["--data-dir", str(folder), "--listen-client-urls", client, "--advertise-client-urls", client]
-    arguments += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-    arguments += ["--initial-cluster", f"default={peer}", "--log-level", "error"]
-    process = await asyncio.create_subprocess_exec(ETCD, *arguments)
-    address = Address.parse(client.removeprefix("http://"))
-    try:
-        await asked_until(lambda: _listens(address), STARTS_S)  # it does when it knows its leader
-        yield Member(str(address), process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    async with etcd_members(folder, 1) as (member,):
+        yield member
+
+
+@asynccontextmanager
+async def etcd_members(folder: Path, number: int = 3) -> AsyncIterator[list[Member]]:
+    """Run the members of one etcd, until they are ready."""
+    members = [Member(f"m{index}", folder / f"m{index}") for index in range(number)]
+    cluster = ",".join(f"{each.name}={each.peers}" for each in members)
+    async with AsyncExitStack() as stack:
+        for each in members:
+            await each.start(cluster)
+            stack.push_async_callback(each.kill)
+        for each in members:
+            await each.ready()
+        yield members
 
 
 async def _listens(address: Address) -> bool:

@@ -1,7 +1,8 @@
-"""An invented job in trouble, with every field of its view in use."""
+"""An invented job in trouble, with every field of its view in use: its state is in a file, or in etcd."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from taskd_net.job_view import (
@@ -11,6 +12,7 @@ from taskd_net.job_view import (
     DeviceView,
     JobCounters,
     JobView,
+    LeaderView,
     MessageView,
     StreamView,
 )
@@ -100,3 +102,10 @@ WHOLE: Final = JobView(
     devices_known=2,
     devices_isolated=1,
 )
+
+IN_ETCD: Final = replace(
+    WHOLE,
+    state_file="etcd://10.0.0.1:2379/taskd/J",
+    leader=LeaderView("10.0.0.7:9601", 41, AT - 200, 2, True, AT - 3),
+)
+"""The same job with its state in etcd, and a leader that decides."""

@@ -15,11 +15,12 @@ from taskd_net.job_view import (
     DecisionView,
     JobCounters,
     JobView,
+    LeaderView,
     MessageView,
     StreamView,
 )
 from taskd_net.observe import job_codec as wire
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest
 
@@ -31,12 +32,14 @@ def sent(view: JobView) -> JobView:
     return replace(view, counters=replace(view.counters, fault_to_command=()))
 
 
-@pytest.mark.parametrize("view", [WHOLE, JobView()], ids=["whole", "empty"])
+@pytest.mark.parametrize("view", [WHOLE, IN_ETCD, JobView()], ids=["file", "etcd", "empty"])
 def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
     assert wire.read_job(wire.write_job(view)) == sent(view)
 
 
-@pytest.mark.parametrize("kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView])
+@pytest.mark.parametrize(
+    "kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView, LeaderView]
+)
 def test_the_example_has_every_field(kind: type) -> None:
     def within(value: Any) -> list[Any]:
         if isinstance(value, tuple):
@@ -46,7 +49,7 @@ def test_the_example_has_every_field(kind: type) -> None:
             found for name in named for found in within(getattr(value, name))
         ]
 
-    default, found = kind(), within(WHOLE)
+    default, found = kind(), within(IN_ETCD)
     for field in fields(kind):
         assert any(getattr(each, field.name) != getattr(default, field.name) for each in found), field.name
 

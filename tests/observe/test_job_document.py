@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job_view import AgentView, JobCounters, JobView
+from taskd_net.job_view import AgentView, JobCounters, JobView, LeaderView
 from taskd_net.observe.job_document import job_document, manager_trouble
-from tests.observe.jobs import AT, WHOLE
+from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest
 
@@ -18,9 +18,20 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 
 
 def test_manager_without_its_etcd_decides_nothing() -> None:
-    view = replace(WHOLE, state_file="etcd://10.0.0.1:2379/taskd/J", plugins_off=())
-    state = "the state in etcd://10.0.0.1:2379/taskd/J is not durable"
-    assert manager_trouble(view) == [f"{state}: the Manager decides nothing until it is"]
+    view = replace(IN_ETCD, plugins_off=())
+    state, then = "in etcd://10.0.0.1:2379/taskd/J is not", "the Manager decides nothing until it is"
+    assert manager_trouble(view) == [f"the state {state} durable: {then}"]
+    silent = replace(view, counters=JobCounters(), leader=replace(view.leader, decides=False))
+    assert manager_trouble(silent) == [f"the lease {state} confirmed: {then}"]
+
+
+def test_leader_of_a_job_with_its_state_in_etcd() -> None:
+    assert job_document(IN_ETCD)["leader"] == {
+        "name": "10.0.0.7:9601", "term": 41, "since": AT - 200, "changes": 2, "decides": True, "last_commit": AT - 3,
+    }  # fmt: skip
+    assert job_document(WHOLE)["leader"] is None
+    just_begun = replace(IN_ETCD, leader=LeaderView("a", 1, AT))
+    assert job_document(just_begun)["leader"]["last_commit"] is None
 
 
 def test_a_job_in_trouble() -> None:
@@ -101,7 +112,7 @@ def test_every_field_is_documented() -> None:
     (section,) = re.findall(r"^## Looking at it$(.*?)^## ", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     tables = re.sub(r"```.*?```", "", section, flags=re.DOTALL)
     known = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", tables))))
-    assert names(job_document(WHOLE)) - known == set()
+    assert names(job_document(IN_ETCD)) - known == set()
 
 
 def test_troubles_of_agents_are_not_those_of_the_manager() -> None:

@@ -1,14 +1,15 @@
-"""Check of the Manager at an address: its state file, and its plugins."""
+"""Check of the Manager at an address: its state, its lead, and its plugins."""
 
 from __future__ import annotations
 
 from taskd_net.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning
 from taskd_net.cli.doctor.listening import VISIT_S, reached
+from taskd_net.cli.job_lines import leader_words
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
-from taskd_net.observe.job_document import manager_trouble
+from taskd_net.observe.job_document import leader_document, manager_trouble
 
-_ADVICE = "`taskd-net job` shows the Manager; its log has the cause: a disk without room, or a plugin's traceback."
+_ADVICE = "`taskd-net job` shows the Manager; its log has the cause: a full disk, etcd away, a plugin's traceback."
 
 
 async def check(listen: Address) -> list[Finding]:
@@ -22,4 +23,5 @@ async def check(listen: Address) -> list[Finding]:
         return []  # the check of the port says who is there
     if trouble := manager_trouble(job):
         return [warning("manager", text, _ADVICE) for text in trouble]
-    return [ok("manager", f"job {job.job_id}: the state is kept, and no plugin is off")]
+    led = f"; {leader_words(leader_document(job.leader), job.at)}" if job.leader.term else ""
+    return [ok("manager", f"job {job.job_id}: the state is kept, and no plugin is off{led}")]

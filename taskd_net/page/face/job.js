@@ -14,7 +14,8 @@ function ofJob() {
     ...(job.paused ? [["starts of Agents", "paused by ClusterD"]] : []),
     ["rounds", number(counters.rounds)],
     ["fault to command", duration(counters.fault_to_command)],
-    ["state file", state.file ?? "none", !state.durable],
+    [job.leader ? "state" : "state file", state.file ?? "none", !state.durable],
+    ...led(job.leader),
   ];
   return [
     html("div", { id: "job" },
@@ -29,6 +30,17 @@ function ofJob() {
       html("h3", {}, "Last decisions"),
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
     ),
+  ];
+}
+
+function led(leader) {
+  if (!leader) return [];
+  return [
+    ["leader", leader.name],
+    ["leads since", `${clock(leader.since)}, ${ago(leader.since)}`],
+    ["changes of the leader", number(leader.changes)],
+    ["decides", leader.decides ? "yes" : "no: the lease is not confirmed", !leader.decides],
+    ["last commit", leader.last_commit === null ? "none yet" : ago(leader.last_commit)],
   ];
 }
 

@@ -13,7 +13,7 @@ from taskd_net.cli.doctor import manager
 from taskd_net.cli.doctor.finding import Finding, State
 from taskd_net.job_view import JobCounters, JobView
 from tests.cli.processes import run
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.peers.mesh import free_address
 
 
@@ -42,6 +42,14 @@ async def test_a_state_that_is_not_kept_and_a_plugin_that_is_off_are_said(mgr: N
 async def test_agents_in_trouble_are_no_fault_of_the_manager(mgr: Node) -> None:
     (found,) = await checked(mgr, replace(WHOLE, counters=JobCounters(), plugins_off=()))
     assert (found.state, found.text) == (State.OK, "job J: the state is kept, and no plugin is off")
+
+
+async def test_leader_is_named(mgr: Node) -> None:
+    (found,) = await checked(mgr, replace(IN_ETCD, counters=JobCounters(), plugins_off=()))
+    assert found.state is State.OK and "no plugin is off; 10.0.0.7:9601 leads since " in found.text
+    silent = replace(IN_ETCD, counters=JobCounters(), plugins_off=(), leader=replace(IN_ETCD.leader, decides=False))
+    (found,) = await checked(mgr, silent)
+    assert found.state is State.WARNING and "the lease in etcd://10.0.0.1:2379/taskd/J is not confirmed" in found.text
 
 
 async def test_a_mgr_that_decides_nothing(mgr: Node) -> None:

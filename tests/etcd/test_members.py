@@ -1,0 +1,167 @@
+"""Three real members of etcd below a Manager's process: one is killed, or all are away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from taskd_net import Code, Node, NodeConfig, Retry, job_limits
+from taskd_net.body import Body
+from tests.cli.processes import Daemon, run
+from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_members
+from tests.manager.cluster import SOON, Leaf, agent, worker
+from tests.peers.mesh import soon
+from tests.polling import PATIENCE_S, until
+
+pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+
+MANY = "1000"
+"""Restarts that the job has: more than rounds of a test."""
+
+AWAY_S = 60.0
+"""Seconds for a report, more than etcd is away."""
+
+LATE_S = 2.0 + job_limits.ETCD_TRY_S + job_limits.ETCD_AGAIN_S + 2.0
+"""Seconds until a command at most, while one member is away: an election takes up to 2 s. Two for a busy machine."""
+
+
+class Job(NamedTuple):
+    """A job at work: its Mgr as a process, two Agents that have started, and two Workers below one Proxy."""
+
+    members: list[Member]
+    mgr: Daemon
+    zero: Leaf
+    one: Leaf
+    workers: tuple[Node, Node]
+
+    async def round(self) -> float:
+        """A fault of Agent 1, until both have their commands and it is back. Seconds from the fault to the 208."""
+        began = time.monotonic()
+        body = Body("STATUS", 202, json.dumps({"fault_ranks": [1], "restart_times": -1})).to_json()
+        assert (await self.one.node.send(body, to="Mgr", retry=Retry(attempts=1000, within=AWAY_S))).ok
+        assert (await self.zero.command()).code == 208
+        took = time.monotonic() - began
+        assert (await self.one.command()).code == 203
+        await self.one.register()
+        assert (await self.one.command()).code == 210
+        return took
+
+
+@asynccontextmanager
+async def at_work(folder: Path) -> AsyncIterator[Job]:
+    """A job with its state in three members."""
+    async with AsyncExitStack() as stack:
+        members = await stack.enter_async_context(etcd_members(folder / "etcd"))
+        state = f"etcd://{','.join(each.address for each in members)}/taskd/J"
+        mgr = await stack.enter_async_context(
+            Daemon("mgr", "--job-id", "J", "--expect", "2x1", "--state", state, logs=folder / "mgr")
+        )
+        proxy = await stack.enter_async_context(
+            Node(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=mgr.address))
+        )
+        below = str(proxy.address)
+        configs = [agent(0)(below), agent(1)(below), worker(0, 0)(below), worker(0, 1)(below)]
+        nodes = [await stack.enter_async_context(Node(each)) for each in configs]
+        for each in nodes:
+            await each.joined(SOON)
+        zero, one = (Leaf(each, MANY) for each in nodes[:2])
+        for leaf in (zero, one):
+            await leaf.register()
+            assert (await leaf.command()).code == 210
+        yield Job(members, mgr, zero, one, (nodes[2], nodes[3]))
+
+
+class Traffic:
+    """Messages between two Workers below one Proxy, one after another, while the context lasts."""
+
+    def __init__(self, sender: Node, receiver: Node) -> None:
+        self._sender, self._receiver = sender, receiver
+        self.codes: list[int] = []
+
+    async def __aenter__(self) -> Traffic:
+        self._tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._receive())]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def _send(self) -> None:
+        while True:
+            ack = await self._sender.send("x", to=str(self._receiver.position), timeout=SOON)
+            self.codes.append(ack.code)
+            await asyncio.sleep(0.01)
+
+    async def _receive(self) -> None:
+        while True:
+            await self._receiver.receive()
+
+
+async def test_end_of_each_member_in_turn_is_not_noticed(tmp_path: Path) -> None:
+    """One of them is the one that the Manager asks, and one leads the others: they elect another one."""
+    async with at_work(tmp_path) as job:
+        await job.round()
+        for each in job.members:
+            await each.kill()
+            assert await job.round() < LATE_S
+            assert await job.round() < LATE_S
+            await each.again()
+            await each.ready()
+        code, output, _ = await run("job", "--at", job.mgr.address, "--json")
+        found = json.loads(output)
+        assert code == 0 and found["state"] == {**found["state"], "durable": True, "failures": 0}
+        assert (found["leader"]["changes"], found["leader"]["decides"], found["counters"]["rounds"]) == (0, True, 7)
+        for event in ("state_not_stored", "leader_decides_nothing", "lead_lost"):
+            assert event not in job.mgr.errors
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [
+        ("stopped", 7.0),
+        ("killed", 7.0),
+        pytest.param("stopped", 20.0, marks=pytest.mark.long),
+        pytest.param("killed", 20.0, marks=pytest.mark.long),
+    ],
+)
+async def test_leader_decides_nothing_while_all_members_are_away(tmp_path: Path, how: str, seconds: float) -> None:
+    """The mesh carries messages meanwhile, and the round that waits is done once when they are back."""
+    async with at_work(tmp_path) as job, Traffic(*job.workers) as traffic:
+        await job.round()
+        for each in job.members:
+            if how == "killed":
+                await each.kill()
+            else:
+                each.freeze()
+        gone = time.monotonic()
+        waits = asyncio.create_task(job.round())
+        await job.mgr.said("leader_decides_nothing")
+        assert time.monotonic() - gone < job_limits.LEASE_S + PATIENCE_S / 10
+        code, output, _ = await run("job", "--at", job.mgr.address)
+        assert code == 1 and "DECIDES NOTHING" in output
+        assert (await run("health", "--at", job.mgr.address))[0] == 0
+        await asyncio.sleep(max(0.0, gone + seconds - time.monotonic()))
+        assert not waits.done()
+        sent = len(traffic.codes)
+        for each in job.members:
+            if how == "killed":
+                await each.again()
+            else:
+                each.go_on()
+        assert await soon(waits, SOON + PATIENCE_S) > seconds
+        await job.mgr.said("leader_decides_again")
+        assert sent > seconds * 10 and set(traffic.codes) == {Code.OK}
+        await job.round()
+        await until(lambda: job.mgr.errors.count("state_durable") == 1)
+        code, output, _ = await run("job", "--at", job.mgr.address, "--json")
+        found = json.loads(output)
+        assert (code, found["counters"]["rounds"], found["counters"]["lost"]) == (0, 3, 0)
+        assert found["restarts_left"] == int(MANY) - 3

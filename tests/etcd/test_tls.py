@@ -1,0 +1,90 @@
+"""A real etcd with TLS and users: the Manager that may, and one clear line for each that may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from taskd_net.cli.authority import Authority
+from tests.cli.processes import Daemon, run
+from tests.etcd.certificates import Pems
+from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
+
+pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+
+USER, NOBODY = "manager-of-j", "somebody"
+
+
+class Guarded(NamedTuple):
+    """An etcd that asks for certificates, and the authority that it trusts."""
+
+    member: Member
+    authority: Authority
+    folder: Path
+
+    def files(self, holder: str, authority: Authority | None = None) -> Pems:
+        """The files of a user of etcd, whose certificate is of another authority or of the trusted one."""
+        return Pems(self.folder / holder / str(id(authority)), authority or self.authority, holder, self.authority)
+
+    def manager(self, files: Pems) -> tuple[str, ...]:
+        """The arguments of a Mgr."""
+        tls = ("--state-ca", files.ca, "--state-key", files.key, "--state-crt", files.crt)
+        return ("mgr", "--job-id", "J", "--state", f"etcd://{self.member.address}/taskd/J", *tls)
+
+    async def refusal(self, files: Pems, *more: str) -> str:
+        """The line with which a Mgr ends at its start."""
+        log = ("--log-path", str(self.folder / "log"), "--listen", "127.0.0.1:0")
+        code, output, errors = await run(*self.manager(files), *log, *more)
+        assert (code, output) == (2, "")
+        (line,) = (line for line in errors.splitlines() if line.startswith("Error: "))
+        return line
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    """One member with users, started again with TLS."""
+    authority = Authority.new("etcd's CA", timedelta(days=1))
+    async with etcd_server(tmp_path / "etcd") as member:
+        await member.require_users("taskd/J", entitled=USER, others=(NOBODY,))
+        await member.kill()
+        files = Pems(tmp_path / "server", authority, "")
+        member.tls = {"cert-file": files.crt, "key-file": files.key, "trusted-ca-file": files.ca}
+        member.tls["client-cert-auth"] = "true"
+        await member.again()
+        await member.ready()
+        yield Guarded(member, authority, tmp_path)
+
+
+async def test_manager_with_the_certificate_of_an_entitled_user_leads(guarded: Guarded, tmp_path: Path) -> None:
+    async with Daemon(*guarded.manager(guarded.files(USER)), logs=tmp_path / "log") as mgr:
+        code, output, _ = await run("job", "--at", mgr.address, "--json")
+        assert code == 0 and json.loads(output)["leader"]["name"] == mgr.address
+
+
+async def test_each_other_one_is_refused_with_one_line(guarded: Guarded) -> None:
+    stranger = Authority.new("another CA", timedelta(days=1))
+    place = f"state is 'etcd://{guarded.member.address}/taskd/J'"
+    for holder in (NOBODY, "unknown"):
+        line = await guarded.refusal(guarded.files(holder))
+        assert line.startswith(f"Error: {place}; expected an etcd user with rights below the prefix, but "), line
+    # An etcd of another authority, and a certificate that etcd does not trust.
+    other = Pems(guarded.folder / "stranger", guarded.authority, USER, stranger)
+    line = await guarded.refusal(other)
+    assert place in line and "the certificate of etcd is refused" in line
+    line = await guarded.refusal(guarded.files(USER, stranger))
+    assert place in line and "etcd hung up: it may not accept the certificate of this node" in line
+
+
+async def test_certificate_that_is_not_given_is_said(guarded: Guarded) -> None:
+    files = guarded.files(USER)
+    state = ("--job-id", "J", "--state", f"etcd://{guarded.member.address}/taskd/J")
+    code, _, errors = await run("mgr", "--listen", "127.0.0.1:0", *state, "--state-ca", files.ca)
+    assert code == 2 and "state_key is missing; expected state_ca, state_key and state_crt together" in errors
+    log = ("--log-path", str(guarded.folder / "log"))
+    code, _, errors = await run("mgr", "--listen", "127.0.0.1:0", *log, *state)
+    assert code == 2 and "etcd speaks TLS and this node plain text" in errors
