@@ -48,6 +48,10 @@ class _Ended(Exception):
     """A stream has ended without an answer."""
 
 
+class LeaseEnded(EtcdError):
+    """A key was to be bound to a lease that has ended: nothing was carried out."""
+
+
 class EtcdRefused(EtcdError):
     """etcd has answered with a refusal: nothing was carried out.
 
@@ -157,6 +161,8 @@ class EtcdClient:
                 return answer.FromString(read)
             except grpc.aio.AioRpcError as error:
                 code, reason = error.code(), error.details() or ""
+                if code is grpc.StatusCode.NOT_FOUND:
+                    raise LeaseEnded(f"{name} at {member}: {reason}") from error
                 if code not in _ELSEWHERE:
                     raise _refused(name, f"{member}: {code.name}: {reason}", error) from error
                 self._leave(number)

@@ -99,6 +99,11 @@ class Command:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """True while it runs."""
+        return self._process is not None and self._process.returncode is None
+
     async def line(self) -> str:
         """The next line of its standard output, without its end; empty when there is none any more."""
         assert self._process is not None and self._process.stdout is not None

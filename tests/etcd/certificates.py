@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,10 +24,10 @@ class Pems:
         folder: for them.
         authority: signs the certificate.
         holder: the CN.
-        trusted: signs those of the other side; None for the same authority.
+        trusted: sign those of the other side; none for the same authority.
     """
 
-    def __init__(self, folder: Path, authority: Authority, holder: str, trusted: Authority | None = None) -> None:
+    def __init__(self, folder: Path, authority: Authority, holder: str, trusted: Sequence[Authority] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         now, subject = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, holder)])
@@ -47,4 +48,5 @@ class Pems:
         self.key, self.crt, self.ca = (str(folder / name) for name in ("holder.key", "holder.crt", "ca.crt"))
         write(Path(self.key), pem_of_key(key), 0o600)
         write(Path(self.crt), certificate.public_bytes(Encoding.PEM), 0o644)
-        write(Path(self.ca), (trusted or authority).certificate.public_bytes(Encoding.PEM), 0o644)
+        authorities = (each.certificate.public_bytes(Encoding.PEM) for each in trusted or (authority,))
+        write(Path(self.ca), b"".join(authorities), 0o644)

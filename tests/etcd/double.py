@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from taskd_net.etcd.client import EtcdError, EtcdRefused
+from taskd_net.etcd.client import EtcdError, EtcdRefused, LeaseEnded
 from taskd_net.wire import etcd_pb2 as wire
 
 OPERATIONS = 128
@@ -90,6 +90,8 @@ class Double:
             raise EtcdRefused("etcdserver: duplicate key given in txn request")
         succeeded = all(map(self._holds, request.compare))
         operations = request.success if succeeded else request.failure
+        if any(self._ended(each.request_put.lease) for each in operations if each.request_put.lease):
+            raise LeaseEnded("etcdserver: requested lease not found")
         if any(not each.HasField("request_range") for each in operations):
             self.revision += 1
         answer = wire.TxnResponse(succeeded=succeeded)
@@ -97,6 +99,9 @@ class Double:
             answer.responses.append(self._operate(each))
         answer.header.revision = self.revision
         return answer
+
+    def _ended(self, lease: int) -> bool:
+        return lease not in self.leases or self.leases[lease][0] <= self.now
 
     def _arrive(self) -> None:
         if self.answers and self.answers.pop(0) != "ok":

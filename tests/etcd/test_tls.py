@@ -27,9 +27,9 @@ class Guarded(NamedTuple):
     authority: Authority
     folder: Path
 
-    def files(self, holder: str, authority: Authority | None = None) -> Pems:
-        """The files of a user of etcd, whose certificate is of another authority or of the trusted one."""
-        return Pems(self.folder / holder / str(id(authority)), authority or self.authority, holder, self.authority)
+    def files(self, holder: str) -> Pems:
+        """The files of a user of etcd."""
+        return Pems(self.folder / holder, self.authority, holder)
 
     def manager(self, files: Pems) -> tuple[str, ...]:
         """The arguments of a Mgr."""
@@ -40,8 +40,8 @@ class Guarded(NamedTuple):
         """The line with which a Mgr ends at its start."""
         log = ("--log-path", str(self.folder / "log"), "--listen", "127.0.0.1:0")
         code, output, errors = await run(*self.manager(files), *log, *more)
-        assert (code, output) == (2, "")
-        (line,) = (line for line in errors.splitlines() if line.startswith("Error: "))
+        assert (code, output) == (1, "")
+        (line,) = (line for line in errors.splitlines() if "state" in line)
         return line
 
 
@@ -52,7 +52,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     async with etcd_server(tmp_path / "etcd") as member:
         await member.require_users("taskd/J", entitled=USER, others=(NOBODY,))
         await member.kill()
-        files = Pems(tmp_path / "server", authority, "")
+        files = Pems(tmp_path / "server", authority, "etcd")
         member.tls = {"cert-file": files.crt, "key-file": files.key, "trusted-ca-file": files.ca}
         member.tls["client-cert-auth"] = "true"
         await member.again()
@@ -72,19 +72,22 @@ async def test_each_other_one_is_refused_with_one_line(guarded: Guarded) -> None
     for holder in (NOBODY, "unknown"):
         line = await guarded.refusal(guarded.files(holder))
         assert line.startswith(f"Error: {place}; expected an etcd user with rights below the prefix, but "), line
-    # An etcd of another authority, and a certificate that etcd does not trust.
-    other = Pems(guarded.folder / "stranger", guarded.authority, USER, stranger)
-    line = await guarded.refusal(other)
-    assert place in line and "the certificate of etcd is refused" in line
-    line = await guarded.refusal(guarded.files(USER, stranger))
-    assert place in line and "etcd hung up: it may not accept the certificate of this node" in line
+    # Everything is of another authority: etcd's certificate is not of the CA.
+    line = await guarded.refusal(Pems(guarded.folder / "stranger", stranger, USER))
+    assert place in line and "etcd's certificate is refused: " in line, line
+    # The certificate alone is of another one, which etcd does not trust.
+    line = await guarded.refusal(Pems(guarded.folder / "half", stranger, USER, (stranger, guarded.authority)))
+    assert place in line and "etcd hung up: it may not accept the certificate of this node" in line, line
+    # The CA and the certificate have nothing to do with each other.
+    line = await guarded.refusal(Pems(guarded.folder / "torn", guarded.authority, USER, (stranger,)))
+    assert line.startswith("Error: state_crt is ") and "has signed" in line, line
 
 
 async def test_certificate_that_is_not_given_is_said(guarded: Guarded) -> None:
     files = guarded.files(USER)
     state = ("--job-id", "J", "--state", f"etcd://{guarded.member.address}/taskd/J")
     code, _, errors = await run("mgr", "--listen", "127.0.0.1:0", *state, "--state-ca", files.ca)
-    assert code == 2 and "state_key is missing; expected state_ca, state_key and state_crt together" in errors
+    assert code == 1 and "state_key is missing; expected state_ca, state_key and state_crt together" in errors
     log = ("--log-path", str(guarded.folder / "log"))
     code, _, errors = await run("mgr", "--listen", "127.0.0.1:0", *log, *state)
-    assert code == 2 and "etcd speaks TLS and this node plain text" in errors
+    assert code == 1 and "etcd speaks TLS and this node plain text" in errors
