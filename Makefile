@@ -56,7 +56,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -156,15 +156,21 @@ alerts: .venv/stamp-test  ## the alert rules by promtool, and a Prometheus that 
 	@PATH="$$PATH:$$PWD/$(PROMETHEUS)/usr/bin" .venv/bin/python -m pytest -m prometheus tests/deploy $(ARGS)
 
 ETCD = build/etcd
-etcd: .venv/stamp-test  ## the Manager's state in a real etcd
+# Lists of packages of its own need no root.
+APT_HERE = apt-get -qq -o Debug::NoLocking=1 -o Dir::State::lists=$$PWD/lists -o Dir::Cache=$$PWD/cache
+etcd-server:  ## unpack Debian's etcd-server into build/etcd, where no etcd is installed
 	@command -v etcd >/dev/null || test -x $(ETCD)/usr/bin/etcd || { \
 	  command -v apt-get >/dev/null || { \
-	    echo "make etcd needs the command etcd; Debian has it in the package etcd-server" >&2; exit 1; }; \
+	    echo "the tests need the command etcd; Debian has it in the package etcd-server" >&2; exit 1; }; \
 	  echo "unpacking Debian's etcd-server into $(ETCD)"; \
 	  mkdir -p $(ETCD) && cd $(ETCD) && \
-	  { apt-get download -qq etcd-server 2>/dev/null || { apt-get update -qq && apt-get download -qq etcd-server; }; } && \
-	  dpkg -x etcd-server_*.deb . && rm etcd-server_*.deb; }
-	@.venv/bin/python -m pytest tests/etcd $(ARGS)
+	  { apt-get download -qq etcd-server 2>/dev/null || { \
+	    mkdir -p lists/partial cache/archives/partial && $(APT_HERE) update && $(APT_HERE) download etcd-server; }; } && \
+	  dpkg -x etcd-server_*.deb . && rm -rf etcd-server_*.deb lists cache; }
+
+# With ARGS of its own a run has the short forms, and writes no figures: ARGS="-k members".
+etcd: .venv/stamp-test etcd-server  ## the Manager's state in a real etcd; figures into docs/high-availability.md, in 15 minutes
+	@.venv/bin/python -m pytest -s $(or $(ARGS),-m "long or not long" --write-figures) tests/etcd
 
 # It needs no forge and no other host: files outside docs/ that a document links to are pages of it, too.
 docs: .venv-docs/stamp  ## build the site of the documents into build/site, and check its links and anchors

@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-matrix", action="store_true", help="write the table in docs/interop.md anew")
     parser.addoption("--rewrite-diagnosis", action="store_true", help="write the outputs in docs/diagnosis.md anew")
     parser.addoption("--rewrite-hour", action="store_true", help="write the transcript in docs/first-hour.md anew")
-    text = "write what was measured into docs/reliability.md"
+    text = "write what was measured into docs/reliability.md and docs/high-availability.md"
     parser.addoption("--write-figures", action="store_true", help=text)
 
 

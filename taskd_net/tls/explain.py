@@ -33,6 +33,8 @@ _UNREACHED: Final = {
     "Connection reset": "{} accepts connections, and closes them at once",
 }
 _HUNG_UP: Final = ("Socket closed", "Connection reset")
+_ALERTED: Final = "TSI_DATA_CORRUPTED"
+"""gRPC's word for an alert after the handshake, as a server of Go's sends it for a client's certificate."""
 
 
 async def explain(details: str, upstream: Address, *, tls: bool, name: str, parent: str = "the parent") -> str:
@@ -53,7 +55,7 @@ async def explain(details: str, upstream: Address, *, tls: bool, name: str, pare
             return f"{parent}'s certificate is refused: it does not name {name!r}; see server_name"
         if "WRONG_VERSION_NUMBER" in details:
             return f"{parent} speaks plain text and this node TLS"
-        if any(text in details for text in _HUNG_UP):
+        if any(text in details for text in (*_HUNG_UP, _ALERTED)):
             return f"{parent} hung up: it may not accept the certificate of this node"
     elif any(text in details for text in _HUNG_UP) and await _speaks_tls(upstream):
         return f"{parent} speaks TLS and this node plain text"

@@ -14,7 +14,7 @@ from taskd_net import observe_limits
 from taskd_net.job_view import JobCounters
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
-from tests.observe.jobs import WHOLE
+from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.page.meshes import Made, of_size
 from tests.page.stand import Stand
 
@@ -322,6 +322,19 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         await page.wait_for_function("() => document.querySelector('#job ol') === null")
         assert await page.inner_text("#job h2") == f"Job {hostile}"
         assert await page.query_selector("#job p.alarm") is None
+
+
+async def test_leader_is_named_and_an_unconfirmed_lease_stands_out(chromium: Browser) -> None:
+    made, expected = of_size(64)
+    async with shown(chromium, made, expected, job=IN_ETCD) as (page, stand):
+        text = await page.inner_text("#job")
+        for part in ("leader", "10.0.0.7:9601", "leads since", "changes of the leader", "last commit", "days ago"):
+            assert part in text, part
+        stand.job = replace(IN_ETCD, leader=replace(IN_ETCD.leader, decides=False, committed=0.0))
+        await page.wait_for_function("() => document.querySelector('#job').innerText.includes('is not confirmed')")
+        assert "none yet" in await page.inner_text("#job")
+        stand.job = WHOLE
+        await page.wait_for_function("() => !document.querySelector('#job').innerText.includes('leader')")
 
 
 async def test_devices_with_a_fault_say_what_since_when_and_why(chromium: Browser) -> None:

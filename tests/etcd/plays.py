@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import Etcd, EtcdError
+from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
 from taskd_net.logger import get_logger
@@ -66,7 +67,9 @@ BEGINNING: Final[list[Step]] = [("run", 0, ("ok",) * 20)]
 class Ground(Protocol):
     """The etcd below a play."""
 
-    etcd: Etcd
+    @property
+    def etcd(self) -> Etcd:
+        """Carries the requests out."""
 
     async def end(self, lease: int) -> None:
         """End a lease, as if its holder had been silent."""
@@ -112,6 +115,9 @@ class Gated:
 
     async def revoke(self, request: wire.LeaseRevokeRequest) -> wire.LeaseRevokeResponse:
         return await self._gate("revoke", lambda: self._etcd.revoke(request))
+
+    async def close(self) -> None:
+        """There are no connections of its own."""
 
     def pass_one(self, answer: str, *, renews: bool = False) -> None:
         """Let one of the waiting requests pass, if there is one: the oldest one, or the oldest renewal."""
@@ -165,8 +171,8 @@ class Player:
     def __init__(self, name: str, etcd: Gated, place: Place, play: Play) -> None:
         self.name = name
         self.etcd = etcd
-        self.keeping = EtcdKeeping(place, "J", name, None, JobCounters(), get_logger(), lambda: None)
-        self.keeping._etcd = self.keeping.leader._etcd = etcd  # type: ignore[assignment]
+        leader = Leader(etcd, place, name, get_logger())
+        self.keeping = EtcdKeeping(leader, "J", JobCounters(), get_logger(), lambda: None)
         self._play = play
         self.committed = 0
         self.task = asyncio.create_task(self._manage(), name=f"Manager {name}")

@@ -19,7 +19,7 @@ from tests.freezing import freeze
 from tests.polling import asked_until
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path=str(Path(__file__).parents[2] / "build/etcd/usr/bin"))
-WHY_NOT = "there is no etcd; `make etcd` unpacks Debian's etcd-server"
+WHY_NOT = "there is no etcd; `make etcd-server` unpacks Debian's"
 
 STARTS_S = 20.0
 """Seconds for a member to start, on a busy machine."""

@@ -25,8 +25,8 @@ from tests.etcd.server import ETCD, WHY_NOT, etcd_server
 
 PREFIXES: Final = count()
 
-OK: Final = ("ok",) * 10
-REPLACED: Final[list[Step]] = [("run", 0, OK), ("end", 0, OK), *[("run", 1, OK)] * 3, ("run", 0, OK)]
+OK: Final = ("ok",) * 20
+REPLACED: Final[list[Step]] = [("run", 0, OK), ("end", 0, OK), ("run", 1, OK), ("run", 0, OK)]
 """The lease of the first Manager ends, and the second one decides before the first one knows."""
 
 SLOW: Final[list[Step]] = [("run", 0, ("slow",)), *REPLACED[1:]]
@@ -75,6 +75,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @example(SLOW)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_one_history_whatever_happens(steps: list[Step]) -> None:
+    played(steps)
+
+
+@pytest.mark.parametrize("requests", range(14))
+def test_takeover_at_each_point_of_a_commit(requests: int) -> None:
+    """The first Manager goes on with its commit after each request of the one that takes over."""
+    for taken in range(14):
+        played([("end", 0, OK), ("run", 1, OK[:taken]), ("run", 0, OK[:requests]), ("run", 1, OK)])
+
+
+@pytest.mark.parametrize("requests", range(7))
+@pytest.mark.parametrize("answer", ["late", "slow", "lost", "twice", "away"])
+def test_each_request_of_a_commit_without_an_answer_in_time(answer: str, requests: int) -> None:
+    """The request arrives again, or its answer does, after each number of further requests, and beside a takeover."""
+    for more in range(14):
+        begun: list[Step] = [("run", 0, (*OK[:requests], answer, *OK[:more])), ("late", 0, OK)]
+        played(begun)
+        played([*begun, ("end", 0, OK), ("run", 1, OK), ("run", 0, OK)])
+
+
+def played(steps: list[Step]) -> None:
+    """A play with the double, whose clock is that of the Managers."""
     ground = OverDouble()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leader, "clock", lambda: ground.etcd.now)
@@ -94,11 +116,11 @@ def test_one_history_with_the_real_etcd(tmp_path: Path) -> None:
         @example(REPLACED)
         @example(SLOW)
         @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
-        def played(steps: list[Step]) -> None:
+        def play(steps: list[Step]) -> None:
             runner.run(Play(OverEtcd(client), place(member.address)).run(steps))
 
         try:
-            played()
+            play()
         finally:
             runner.run(stack.aclose())
 

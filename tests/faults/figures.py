@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -118,19 +118,25 @@ class Figures:
         """The broken promises."""
         return [f"{row}: {figure.text}" for row, all_ in self.rows.items() for figure in all_ if figure.met is False]
 
-    def write(self, document: Path = DOCUMENT) -> None:
-        """Fill in the measured column. Rows without a figure in this run stay."""
+    def write(self, document: Path = DOCUMENT, table: Mapping[str, Row] = ROWS, below: str = "") -> None:
+        """Fill in the measured column. Rows without a figure in this run stay.
+
+        Args:
+            document: has the place for the table.
+            table: the rows, by the names under which tests report.
+            below: a line under the table.
+        """
         text = document.read_text()
         found = re.search(re.escape(_BEGIN) + "(.*?)" + re.escape(_END), text, re.DOTALL)
         assert found is not None, f"{document} has no place for the figures"
         known = {cells[0]: cells[2] for cells in map(_cells, found[1].splitlines()) if len(cells) == len(_HEADINGS)}
         lines = [_line(_HEADINGS), _line(["---"] * len(_HEADINGS))]
-        for name, row in ROWS.items():
+        for name, row in table.items():
             measured = self.rows.get(name)
             cell = "; ".join(_in_table(figure) for figure in measured) if measured else known.get(row.fault, "")
             lines.append(_line([row.fault, row.promise, cell]))
-        table = "\n".join(lines)
-        document.write_text(text[: found.start()] + f"{_BEGIN}\n\n{table}\n\n{_END}" + text[found.end() :])
+        made = "\n".join(lines) + (f"\n\n{below}" if below else "")
+        document.write_text(text[: found.start()] + f"{_BEGIN}\n\n{made}\n\n{_END}" + text[found.end() :])
 
 
 def number(value: float) -> str:

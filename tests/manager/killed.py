@@ -39,15 +39,20 @@ class Points:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def instrument(point: Points) -> None:
-    """Pass a point at every boundary."""
-    save, send = Keeping.save, Dispatch.send
+def instrument(point: Points, keeping: Any = Keeping) -> None:
+    """Pass a point at every boundary.
+
+    Args:
+        point: called there.
+        keeping: the class of the place of the state.
+    """
+    save, send = keeping.save, Dispatch.send
     confirm, answered = Node.confirm, Manager._answered
     begin, ended = Resets.begin, DeviceFaults._reset_ended
 
-    async def saved(self: Keeping, now: float, parts: Mapping[str, str | None]) -> bool:
+    async def saved(self: Any, now: float, parts: Mapping[str, str | None]) -> bool:
         point()
-        may_act = await save(self, now, parts)
+        may_act: bool = await save(self, now, parts)
         point()
         return may_act
 
@@ -73,7 +78,7 @@ def instrument(point: Points) -> None:
         point()
         ended(self, uuid, done, reason)
 
-    changes: list[tuple[Any, str, Any]] = [(Keeping, "save", saved), (Dispatch, "send", sent)]
+    changes: list[tuple[Any, str, Any]] = [(keeping, "save", saved), (Dispatch, "send", sent)]
     changes += [(Node, "confirm", confirmed), (Manager, "_answered", taken)]
     changes += [(Resets, "begin", begun), (DeviceFaults, "_reset_ended", reset_ended)]
     for owner, name, changed in changes:

@@ -40,6 +40,10 @@ NOWHERE = Address("127.0.0.1", 1)
             "UNAVAILABLE: ipv4:127.0.0.1:43341: Secure read failed (Socket closed)",
             "the parent hung up: it may not accept the certificate of this node",
         ),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:36521: Secure read failed (Unwrap failed (TSI_DATA_CORRUPTED))",
+            "the parent hung up: it may not accept the certificate of this node",
+        ),
         # grpcio 1.62
         (
             "Ssl handshake failed: SSL_ERROR_SSL: SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED",
