@@ -79,7 +79,7 @@ async def _first(addresses: Sequence[Address], service: str, timeout: float, tls
 async def _job(address: Address, timeout: float, tls: Tls | None) -> Document | None:
     """The document of the node's job; None where it has none, or does not say."""
     try:
-        async with NodeClient(address, timeout, tls) as client:
+        async with NodeClient((address,), timeout, tls) as client:
             return job_document(await client.job())
     except AskFailed:
         return None

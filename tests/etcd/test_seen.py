@@ -29,6 +29,7 @@ async def test_commands_metrics_and_log_say_who_leads(tmp_path: Path) -> None:
             assert begun < found["since"] < time.time()
             first.signal(signal.SIGKILL)
         async with Daemon("mgr", *job, "--metrics-port", "0", logs=tmp_path / "b") as second:
+            await second.said("manager_started")  # it stands by until the lease of the first one has ended
             later = await leader(second)
             assert (later["name"], later["changes"]) == (second.address, 1)
             assert later["term"] > found["term"] and later["since"] > found["since"]
