@@ -56,9 +56,9 @@ async def test_of_several_addresses_the_first_that_answers_is_asked(mesh: Mesh) 
             await first.close()
             assert (await asking.about()).position == second.position
             await second.close()
-            with pytest.raises(
-                AskFailed, match=f"no node answers at {second.address}; .*{frozen} within 1 s; "
-            ) as failed:
+            # gRPC may have given up on the silent address meanwhile: then its attempt fails at once.
+            text = f"no node answers at {second.address}; .*{frozen}( within 1 s)?; "
+            with pytest.raises(AskFailed, match=text) as failed:
                 await asking.job()
             assert failed.value.unreached
 
