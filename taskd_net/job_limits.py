@@ -113,8 +113,9 @@ LEASE_S: Final = 5
 """Seconds without a sign of life after which a Manager with its state in etcd leads no more. etcd grants whole seconds,
 and by default none below two."""
 
-LEASE_RENEW_S: Final = 1.6
-"""Seconds between two renewals of the lease: two may be lost before it ends."""
+LEASE_RENEW_S: Final = 1.0
+"""Seconds between two renewals of the lease. It outlasts an election among etcd's members that begins just before one:
+some 3 s on a busy machine."""
 
 LEASE_MARGIN_S: Final = 0.5
 """Seconds before the end of the lease at which its holder stops deciding: far more than two clocks differ in 5 s."""
@@ -145,8 +146,8 @@ ETCD_TRY_S: Final = 0.7
 """Seconds for one member of etcd to answer before the next one is asked. A commit takes milliseconds; an election among
 the members takes one or two seconds."""
 
-ETCD_CALL_S: Final = 3.0
-"""Seconds for one request to etcd, over all members."""
+ETCD_CALL_S: Final = 3.5
+"""Seconds for one request to etcd, over all members: as long as the lease outlasts without a renewal."""
 
 ETCD_AGAIN_S: Final = 0.2
 """Seconds before a commit that no member has answered is tried again."""

@@ -41,6 +41,7 @@ FIGURES: Final = {
         f"after {_seconds(job_limits.LEADER_ALONE_S)} without any child",
         f"waits up to {_seconds(job_limits.LEADER_GONE_S)} for the lease",
         f"goes to the next one after {_seconds(job_limits.ETCD_TRY_S)}",
+        f"and round for {_seconds(job_limits.ETCD_CALL_S)} while the others elect",
         f"leave it after {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
     ],
     "docs/api.md": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import time
@@ -110,6 +111,17 @@ class Managers:
             if (leader := found.get("leader")) and leader["name"] == address:
                 return found
         raise AssertionError("nobody leads")
+
+    async def round_over(self) -> None:
+        """Wait until the Manager that leads has no round under way."""
+        while True:
+            for address in self.addresses:
+                with contextlib.suppress(AskFailed):  # it was killed, or stands by
+                    async with NodeClient(Address.parse(address), PATIENCE_S) as client:
+                        view = await client.job()
+                    if view.leader.decides and not any(each.owner for each in view.streams):
+                        return
+            await asyncio.sleep(LOOK_S)
 
     def kill(self, which: int) -> float:
         """Kill one of them; returns the time."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import shutil
 import signal
+import time
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -91,13 +93,17 @@ class Member:
         """Continue a process that was stopped."""
         self.process.send_signal(signal.SIGCONT)
 
-    async def ask(self, path: str, **fields: object) -> dict[str, Any]:
-        """Send a request to etcd's JSON interface, which needs plain text."""
+    async def ask(self, path: str, timeout: float = STARTS_S, **fields: object) -> dict[str, Any]:
+        """Send a request to etcd's JSON interface, which needs plain text.
+
+        Raises:
+            OSError: it has not answered within `timeout` seconds, or has refused.
+        """
         data = json.dumps(fields).encode()
         request = urllib.request.Request(f"http://{self.address}/v3/{path}", data=data)
 
         def answered() -> dict[str, Any]:
-            with urllib.request.urlopen(request, timeout=STARTS_S) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
                 read: dict[str, Any] = json.load(answer)
                 return read
 
@@ -107,6 +113,16 @@ class Member:
         """True if it is the leader of the members."""
         status = await self.ask("maintenance/status")
         return bool(status["leader"] == status["header"]["member_id"])
+
+    async def catches_up(self, others: Sequence[Member]) -> None:
+        """Wait until it has all that the other members have now: behind them, it costs an election a second turn."""
+        statuses = [await each.ask("maintenance/status") for each in others]
+        reached = max(int(status["raftIndex"]) for status in statuses)
+
+        async def caught_up() -> bool:
+            return int((await self.ask("maintenance/status")).get("raftAppliedIndex", 0)) >= reached
+
+        assert await asked_until(caught_up, STARTS_S), f"{self.name} does not catch up"
 
     async def require_users(self, prefix: str, *, entitled: str, others: tuple[str, ...]) -> None:
         """Switch on etcd's users.
@@ -127,6 +143,49 @@ class Member:
             await self.ask("auth/user/add", name=user, options={"no_password": True})
         await self.ask("auth/user/grant", user=entitled, role=entitled)
         await self.ask("auth/enable")
+
+
+class Outage:
+    """Bare puts to members in turn, while the context lasts: how long etcd itself took none.
+
+    Args:
+        members: that are asked.
+
+    Attributes:
+        longest: seconds between two puts that were answered, or since the last one.
+    """
+
+    LOOK_S = 0.25
+    """Seconds until a put counts as not answered."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        self._last = 0.0
+        self.longest = 0.0
+
+    async def __aenter__(self) -> Outage:
+        self._last = time.monotonic()
+        self._task = asyncio.create_task(self._put())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._count()
+
+    def _count(self) -> None:
+        self.longest = max(self.longest, time.monotonic() - self._last)
+
+    async def _put(self) -> None:
+        key = base64.b64encode(b"outage").decode()
+        for member in itertools.cycle(self._members):
+            try:
+                await member.ask("kv/put", self.LOOK_S, key=key, value=key)
+            except OSError:
+                continue
+            self._count()
+            self._last = time.monotonic()
+            await asyncio.sleep(self.LOOK_S / 5)
 
 
 @asynccontextmanager
