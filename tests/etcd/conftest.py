@@ -21,7 +21,9 @@ ROWS: Final = {
         "50 fail-overs in the middle of rescheduling rounds",
         "no command lost, none carried out twice, no restart counted twice; traffic below one Proxy: 0 failures",
     ),
-    "member": Row("`kill -9` of one of three members", "not noticed; no command later than by etcd's own election and a retry"),
+    "member": Row(
+        "`kill -9` of one of three members", "not noticed; no command later than by the election and a retry"
+    ),
     "away": Row(
         "all members away for 20 s", "the leader decides nothing, and goes on; the mesh's traffic is untouched"
     ),
