@@ -49,8 +49,8 @@ class Place:
         return f"{self.prefix}/{name}".encode()
 
     def name(self, key: bytes) -> str:
-        """The name of a key below the prefix."""
-        return key.decode().removeprefix(f"{self.prefix}/")
+        """The name of a key below the prefix. A byte of a foreign key that is not UTF-8 stands as `\\xff`."""
+        return key.decode(errors="backslashreplace").removeprefix(f"{self.prefix}/")
 
     def __str__(self) -> str:
         return f"{SCHEME}{','.join(map(str, self.members))}/{self.prefix}"

@@ -11,6 +11,7 @@ from taskd_net.etcd import commits
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.commits import Change, Slices, Step
 from taskd_net.etcd.place import Place, end_of
+from taskd_net.untrusted import printable, shown
 from taskd_net.wire import etcd_pb2 as wire
 
 LEADER = "leader"
@@ -46,9 +47,17 @@ class EtcdStore:
         """Read all parts, after a commit that the leader before has staged is written out.
 
         Raises:
+            ConfigError: a key or a value is none of a Manager's.
             EtcdError: it cannot be read.
             Deposed: another Manager leads.
         """
+        try:
+            return await self._open()
+        except ValueError as error:
+            text = f"which cannot be read: {error}; expected the keys and values of a Manager"
+            raise ConfigError(f"state is '{self._place}', {text}") from None
+
+    async def _open(self) -> dict[str, str]:
         self._last = (await self._read(COMMIT)).get(COMMIT, "")
         if names := commits.pieces(self._last):
             texts = [(await self._read(name)).get(name) for name in names]
@@ -98,12 +107,12 @@ class EtcdStore:
         if answer.succeeded:
             return
         leader, commit = (list(each.response_range.kvs) for each in answer.responses)
-        stands = commit[0].value.decode() if commit else ""
+        stands = commit[0].value.decode(errors="replace") if commit else ""
         # An attempt before this one has been carried out, and its answer was lost.
         if step.becomes != step.follows and stands == step.becomes:
             return
         if not leader or leader[0].create_revision != self.number:
-            raise Deposed(leader[0].value.decode() if leader else "")
+            raise Deposed(leader[0].value.decode(errors="replace") if leader else "")
         raise Deposed(f"the commit {stands} follows none of this Manager's")
 
     def _operation(self, change: Change) -> wire.RequestOp:
@@ -115,13 +124,23 @@ class EtcdStore:
         return wire.RequestOp(request_delete_range=wire.DeleteRangeRequest(key=key, range_end=end))
 
     async def _read(self, name: str, *, below: bool = False) -> dict[str, str]:
-        """The values of a key, or of all keys that begin with it, of one revision."""
+        """The values of a key, or of all keys that begin with it, of one revision.
+
+        Raises:
+            EtcdError: etcd has not answered.
+            ValueError: a value is no text.
+        """
         key = self._place.key(name)
         end, found, revision = end_of(key) if below else b"", dict[str, str](), 0
         while True:
             request = wire.RangeRequest(key=key, range_end=end, limit=job_limits.ETCD_READ_KEYS, revision=revision)
             answer = await self._etcd.range(request)
-            found |= {self._place.name(each.key): each.value.decode() for each in answer.kvs}
+            for each in answer.kvs:
+                name = self._place.name(each.key)
+                try:
+                    found[name] = each.value.decode()
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"the value of {shown(name)} is no text, {error}") from None
             if not answer.more:
                 return found
             # Nobody else commits: a later page of another revision would be the same, but for a leader before.
@@ -162,10 +181,10 @@ async def require_job(etcd: Etcd, place: Place, job_id: str) -> None:
         put = wire.PutRequest(key=place.key(JOB), value=job_id.encode())
         request.success.append(wire.RequestOp(request_put=put))
         if foreign.kvs:
-            name = foreign.kvs[0].key.decode(errors="replace")
-            if place.name(foreign.kvs[0].key) != JOB:
+            name = place.name(foreign.kvs[0].key)
+            if name != JOB:
                 text = "where it is no Manager's; expected a prefix without keys, or that of a Manager"
-                raise ConfigError(f"state is '{place}', which has the key {name!r}, {text}")
+                raise ConfigError(f"state is '{place}', which has the key '{place.prefix}/{printable(name)}', {text}")
         elif (await etcd.txn(request)).succeeded:
             return
     raise EtcdError(f"two Managers begin at {place} at the same time")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from taskd_net import job_limits
+from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
 from taskd_net.etcd.place import Place
@@ -74,7 +75,10 @@ class EtcdKeeping:
             self._store = EtcdStore(leader.etcd, leader.place, self._job_id, leader.number)
             parts = await self._store.open()
         self._written = {name: parts[name] for name in UNMARKED if name in parts}
-        return read(parts) if parts else None
+        try:
+            return read(parts) if parts else None
+        except ConfigError as error:
+            raise ConfigError(f"state is '{leader.place}', but {error}") from None
 
     async def save(self, now: float, parts: Mapping[str, str | None]) -> bool:
         """Commit what has changed. Returns False where this Manager may decide nothing more: what it has decided since

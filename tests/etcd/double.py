@@ -78,6 +78,11 @@ class Double:
     async def close(self) -> None:
         """There are no connections."""
 
+    def put(self, key: bytes, value: bytes) -> None:
+        """Write a key, as somebody else does."""
+        request = wire.RequestOp(request_put=wire.PutRequest(key=key, value=value))
+        assert self.carry_out(wire.TxnRequest(success=[request])).succeeded
+
     def carry_out(self, request: wire.TxnRequest) -> wire.TxnResponse:
         """Carry out a transaction that arrives now."""
         self._expire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
 from pathlib import Path
@@ -145,6 +146,33 @@ async def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as root:
         with pytest.raises(ConfigError, match=r"expected an etcd that answers, but KV/Range at 127\.0\.0\.1"):
             await Manager(root, ManagerConfig(job_id="J", state=state)).start()
+
+
+async def test_prefix_with_keys_or_values_that_are_no_text_is_one_line(tmp_path: Path) -> None:
+    async with etcd_server(tmp_path / "etcd") as etcd:
+        job = ("--job-id", "J", "--state", f"etcd://{etcd.address}/taskd/J")
+
+        async def refusal(*arguments: str) -> str:
+            log = ("--log-path", tmp_path / "log", "--listen", "127.0.0.1:0")
+            code, output, errors = await run("mgr", *arguments, *log)
+            assert (code, output) == (1, "") and "Traceback" not in errors
+            (line,) = (line for line in errors.splitlines() if line.startswith("Error: "))
+            return line
+
+        async def write(key: bytes, value: bytes) -> None:
+            await etcd.ask("kv/put", key=base64.b64encode(key).decode(), value=base64.b64encode(value).decode())
+
+        await write(b"foreign/\xff", b"1")
+        line = await refusal(*job[:2], "--state", f"etcd://{etcd.address}/foreign")
+        assert f"state is 'etcd://{etcd.address}/foreign', which has the key 'foreign/\\xff', where it is no" in line
+        async with Daemon("mgr", *job, logs=tmp_path / "log") as mgr:
+            mgr.signal(signal.SIGTERM)
+            assert await mgr.exit_code() == 0
+        await write(b"taskd/J/part/rest", b"\xfe\xff")
+        text = f"state is 'etcd://{etcd.address}/taskd/J', which cannot be read: the value of 'part/rest' is no text"
+        assert text in await refusal(*job)
+        await write(b"taskd/J/part/rest", b"{")
+        assert f"state is 'etcd://{etcd.address}/taskd/J', but the stored state cannot" in await refusal(*job)
 
 
 @pytest.mark.timeout(120)

@@ -178,6 +178,41 @@ async def test_state_of_another_job_and_foreign_keys_are_refused() -> None:
         await require_job(etcd, above, "J")
 
 
+async def test_foreign_keys_that_are_no_text_are_refused_in_words() -> None:
+    etcd = Double()
+    etcd.put(PLACE.key("") + b"\xff\x00", b"\xfe")
+    with pytest.raises(ConfigError, match=r"which has the key 'taskd/J/\\xff\\u0000', where it is no Manager's"):
+        await require_job(etcd, PLACE, "J")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (b"part/rest", b"\xff", r"the value of 'part/rest' is no text, 'utf-8' codec"),
+        (b"part/rest\0second", b"1", "invalid literal for int"),
+        (b"commit", b"1.1+many", "invalid literal for int"),
+        (b"commit", b"\xff", "the value of 'commit' is no text"),
+    ],
+)
+async def test_state_that_a_stranger_has_written_into_is_refused_in_words(
+    key: bytes, value: bytes, reason: str
+) -> None:
+    etcd = Double()
+    store = await leads(etcd, "a")
+    etcd.put(PLACE.key("") + key, value)
+    with pytest.raises(ConfigError, match=rf"state is '{PLACE}', which cannot be read: {reason}.*expected the keys"):
+        await store.open()
+
+
+async def test_commit_of_a_stranger_that_is_no_text_ends_the_lead() -> None:
+    etcd = Double()
+    store = await leads(etcd, "a")
+    await store.open()
+    etcd.put(PLACE.key("commit"), b"\xff")
+    with pytest.raises(Deposed, match="follows none of this Manager's"):
+        await committed(store, {"rest": "1"})
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
