@@ -97,7 +97,7 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 
 # `make test` has each pair of kinds, and smaller sizes.
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in half an hour
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/api --ignore=tests/demo/recovery $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/api --ignore=tests/demo/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
 mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one

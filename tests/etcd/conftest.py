@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from benchmarks.machine import caption, describe
-from tests.faults.figures import Figures, Row
+from tests.faults.figures import Figures, Report, Row
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "high-availability.md"
 
@@ -16,6 +16,10 @@ ROWS: Final = {
     "decision": Row("a decision, until etcd has it", "≤ 1.5 × a bare put of as many bytes, in turns with it"),
     "failover": Row(
         "`kill -9` of the leader, 20 times", "the standby leads ≤ 6 s later; all are back ≤ 3 s after that"
+    ),
+    "host": Row(
+        "packets to the leader's host and from it dropped, 10 times",
+        "the standby leads ≤ 6 s later; the nodes are back ≤ 12 s after the loss",
     ),
     "ledger": Row(
         "50 fail-overs in the middle of rescheduling rounds",
@@ -30,35 +34,15 @@ ROWS: Final = {
 }
 """The table, by the name under which a test reports."""
 
-_FIGURES: Final = pytest.StashKey[Figures]()
+REPORT: Final = Report("figures of the state in etcd", DOCUMENT, ROWS, lambda: f"{caption(describe())}.")
 
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Figures:
-    """The report of a test. Reports of the short forms are printed only."""
-    return request.config.stash[_FIGURES] if request.node.get_closest_marker("long") else Figures()
+    """The report of a test."""
+    return REPORT.of(long=request.node.get_closest_marker("long") is not None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with no figures."""
-    config.stash[_FIGURES] = Figures()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the figures on request, and fail the run if a promise was missed."""
-    figures = session.config.stash[_FIGURES]
-    if figures.rows and session.config.getoption("--write-figures", False):
-        figures.write(DOCUMENT, ROWS, f"{caption(describe())}.")
-    if figures.missed and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, and the missed promises."""
-    figures = config.stash[_FIGURES]
-    if not figures.rows:
-        return
-    terminalreporter.section("figures of the state in etcd")
-    for row, measured in figures.rows.items():
-        for figure in measured:
-            terminalreporter.line(f"{row:14} {figure.text}{'  MISSED' if figure.met is False else ''}")
+    """Report the figures of a run at its end."""
+    config.pluginmanager.register(REPORT)

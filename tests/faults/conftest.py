@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.figures import Figures
+from tests.faults.figures import DOCUMENT, ROWS, Figures, Report
 from tests.faults.lab import Lab
 
-_FIGURES = pytest.StashKey[Figures]()
+REPORT = Report("figures", DOCUMENT, ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,33 +149,11 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def figures(form: Form, request: pytest.FixtureRequest) -> Figures:
-    """The report of a test. Reports of the short forms are printed only."""
-    return request.config.stash[_FIGURES] if form.long else Figures()
+def figures(form: Form) -> Figures:
+    """The report of a test."""
+    return REPORT.of(long=form.long)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with no figures."""
-    config.stash[_FIGURES] = Figures()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the figures on request, and fail the run if a promise was missed."""
-    figures = session.config.stash[_FIGURES]
-    if session.config.getoption("--write-figures", False):
-        figures.write()
-    if figures.missed and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, and the missed promises."""
-    figures = config.stash[_FIGURES]
-    if not figures.rows:
-        return
-    terminalreporter.section("figures")
-    for row, measured in figures.rows.items():
-        for figure in measured:
-            terminalreporter.line(f"{row:14} {figure.text}{'  MISSED' if figure.met is False else ''}")
-    for missed in figures.missed:
-        terminalreporter.line(f"missed: {missed}", red=True)
+    """Report the figures of a run at its end."""
+    config.pluginmanager.register(REPORT)

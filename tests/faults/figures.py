@@ -1,12 +1,17 @@
-"""The figures of the fault laboratory, each beside its promise: printed, and written into docs/reliability.md."""
+"""Figures of tests, each beside its promise: printed, and written into the table of a document.
+
+The table of the fault laboratory is in docs/reliability.md.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 _BEGIN, _END = "<!-- figures: generated -->", "<!-- end of figures -->"
@@ -137,6 +142,49 @@ class Figures:
             lines.append(_line([row.fault, row.promise, cell]))
         made = "\n".join(lines) + (f"\n\n{below}" if below else "")
         document.write_text(text[: found.start()] + f"{_BEGIN}\n\n{made}\n\n{_END}" + text[found.end() :])
+
+
+class Report:
+    """The figures of one run: a plugin of pytest, which the conftest of their tests registers.
+
+    Args:
+        title: of the section at the end of the run.
+        document: has the place for the table.
+        table: the rows, by the names under which tests report.
+        below: makes a line under the table.
+
+    Attributes:
+        figures: takes the reports.
+    """
+
+    def __init__(self, title: str, document: Path, table: Mapping[str, Row], below: Callable[[], str] = str) -> None:
+        self._title = title
+        self._document = document
+        self._table = table
+        self._below = below
+        self.figures = Figures()
+
+    def of(self, *, long: bool) -> Figures:
+        """The report of a test. Reports of the short forms are printed only."""
+        return self.figures if long else Figures()
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the figures on request, and fail the run if a promise was missed."""
+        if self.figures.rows and session.config.getoption("--write-figures", False):
+            self.figures.write(self._document, self._table, self._below())
+        if self.figures.missed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the figures, and the missed promises."""
+        if not self.figures.rows:
+            return
+        terminalreporter.section(self._title)
+        for row, measured in self.figures.rows.items():
+            for figure in measured:
+                terminalreporter.line(f"{row:14} {figure.text}{'  MISSED' if figure.met is False else ''}")
+        for missed in self.figures.missed:
+            terminalreporter.line(f"missed: {missed}", red=True)
 
 
 def number(value: float) -> str:

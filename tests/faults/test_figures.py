@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from tests.faults.figures import DOCUMENT, ROWS, Figures
+from tests.faults.figures import DOCUMENT, ROWS, Figures, Report
 
 
 @pytest.fixture
@@ -44,6 +46,31 @@ def test_bounds() -> None:
     figures.add("deaf", "", 1.1, at_most=1.0)
     figures.add("deaf", "", 1.0, at_most=1.0)
     assert [figure.met for figure in figures.rows["deaf"]] == [False, True, False, True]
+
+
+def test_run_is_failed_by_a_missed_promise_of_the_long_forms_alone(document: Path) -> None:
+    report = Report("figures", document, ROWS, lambda: "One machine.")
+    given = SimpleNamespace(config=SimpleNamespace(getoption=lambda *_: True), exitstatus=pytest.ExitCode.OK)
+    session, before = cast("pytest.Session", given), document.read_text()
+    for long, code in ((False, pytest.ExitCode.OK), (True, pytest.ExitCode.TESTS_FAILED)):
+        report.of(long=long).add("clock", "failed:", 3, at_most=0)
+        report.pytest_sessionfinish(session)
+        assert session.exitstatus == code
+        assert (document.read_text() != before) == long
+    assert row_of(document, "clock").endswith("| **failed: 3 (missed)** |")
+    assert "\n\nOne machine.\n\n<!-- end" in document.read_text()
+
+
+def test_figures_are_printed_at_the_end_of_a_run(document: Path) -> None:
+    report, lines = Report("figures", document, ROWS), list[str]()
+    reporter = cast(
+        "pytest.TerminalReporter", SimpleNamespace(section=lines.append, line=lambda text, **_: lines.append(text))
+    )
+    report.pytest_terminal_summary(reporter)
+    assert not lines, "none were measured"
+    report.of(long=True).add("clock", "failed:", 3, at_most=0)
+    report.pytest_terminal_summary(reporter)
+    assert lines == ["figures", f"{'clock':14} failed: 3  MISSED", "missed: clock: failed: 3"]
 
 
 def test_every_row_says_a_fault_of_its_own() -> None:
