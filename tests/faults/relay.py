@@ -107,6 +107,11 @@ class Relay:
         while direction in self._shape.cut:
             await self._changed.wait()
 
+    def lead_to(self, host: str) -> None:
+        """Lead new connections to another host, as a virtual address that moves. The old ones are reset."""
+        self._host = host
+        self.reset()
+
     def reset(self) -> int:
         """Reset every connection. Returns their number."""
         connections = list(self._connections)
