@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from taskd_net import Node, NodeConfig
 from taskd_net.cli.authority import Authority
+from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.certificates import Pems
 from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
+from tests.manager.cluster import Leaf
+from tests.peers.certificates import Folder
+from tests.polling import until
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
 USER, NOBODY = "manager-of-j", "somebody"
+
+JOINED = re.compile(r"\] joined .*upstream=(\S+)")
 
 
 class Guarded(NamedTuple):
@@ -64,6 +74,48 @@ async def test_manager_with_the_certificate_of_an_entitled_user_leads(guarded: G
     async with Daemon(*guarded.manager(guarded.files(USER)), logs=tmp_path / "log") as mgr:
         code, output, _ = await run("job", "--at", mgr.address, "--json")
         assert code == 0 and json.loads(output)["leader"]["name"] == mgr.address
+
+
+@pytest.mark.timeout(150)
+async def test_all_links_have_tls_through_fail_overs(guarded: Guarded, tmp_path: Path) -> None:
+    """Each Mgr has a certificate of its own, which names its own address: the Proxy checks it at each of them."""
+    authority, hosts, port = Authority.new("the job's CA", timedelta(days=1)), ("127.0.0.1", "127.0.0.3"), free_port()
+    addresses = [f"{host}:{port}" for host in hosts]
+    folders = {host: Folder(tmp_path / f"of {host}", authority) for host in hosts}
+    node, state = Folder(tmp_path / "node", authority), guarded.files(USER)
+
+    def mgr(host: str) -> Daemon:
+        files = folders[host]
+        tls = ("--ca", files.ca, "--server-key", files.key, "--server-crt", files.crt)
+        return Daemon(*guarded.manager(state), "--listen", f"{host}:{port}", *tls, logs=tmp_path / host)
+
+    for host in hosts:
+        folders[host].issue(hosts=(host,))
+    client = ("--client-key", node.key, "--client-crt", node.crt)
+    tls = ("--ca", node.ca, "--server-key", node.key, "--server-crt", node.crt, *client)
+    async with AsyncExitStack() as stack:
+        running = [await stack.enter_async_context(mgr(host)) for host in hosts]
+        upstream = ("--upstream", ",".join(reversed(addresses)))
+        proxy = await stack.enter_async_context(Daemon("proxy", *upstream, *tls, logs=tmp_path / "proxy"))
+        config = NodeConfig.agent(server_rank=0, upstream=proxy.address, tls=node.connecting())
+        agent = Leaf(await stack.enter_async_context(Node(config)))
+        terms = []
+        for leads, number in ((0, signal.SIGKILL), (1, signal.SIGTERM), (0, None)):
+            await agent.register()
+            command = await agent.command()
+            terms.append(int(command.extension["Term"]))
+            assert command.code == 210
+            await until(lambda at=addresses[leads]: JOINED.findall(proxy.errors)[-1:] == [at])  # type: ignore[misc]
+            code, output, errors = await run("job", "--at", addresses[leads], "--ca", node.ca, *client, "--json")
+            assert code == 0 and json.loads(output)["leader"]["name"] == addresses[leads], errors
+            code, _, errors = await run("job", "--at", addresses[leads])
+            assert code != 0 and "plain text" in errors, errors
+            if number is not None:
+                running[leads].signal(number)
+                await running[leads].exit_code()
+                await running[1 - leads].said(r"\] leads ")
+                running[leads] = await stack.enter_async_context(mgr(hosts[leads]))
+        assert terms == sorted(set(terms))
 
 
 async def test_each_other_one_is_refused_with_one_line(guarded: Guarded) -> None:
