@@ -53,6 +53,7 @@ class RawChild:
         self._stream: Any = None
         self._acks: asyncio.Queue[Any] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reads: asyncio.Task[None] | None = None
 
     # ---- the four calls
 
@@ -73,7 +74,7 @@ class RawChild:
         metadata = (("role", me.role), ("serverrank", me.serverRank), ("processrank", me.processRank))
         self._acks = asyncio.Queue()
         self._stream = self._stub.InitServerDownStream(metadata=metadata)
-        self._spawn(self._read(self._stream, self._acks))
+        self._reads = self._spawn(self._read(self._stream, self._acks))
         self._spawn(self._write(self._stream, self._acks))
         await soon(self._stream.initial_metadata(), PATIENCE_S)
 
@@ -139,6 +140,11 @@ class RawChild:
         code: grpc.StatusCode = await soon(self._stream.code(), PATIENCE_S)
         return code
 
+    async def drained(self) -> None:
+        """Wait until the stream has been read to its end. With `one_at_a_time`, all messages are in `received` then."""
+        assert self._reads is not None
+        await soon(asyncio.wait([self._reads]), PATIENCE_S)
+
     async def _read(self, stream: Any, acks: asyncio.Queue[Any]) -> None:
         try:
             while True:
@@ -190,7 +196,8 @@ class RawChild:
     async def __aexit__(self, *_: object) -> None:
         await self.cut()
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
