@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 import signal
+import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -34,15 +35,26 @@ class Member:
         name: among the members.
         folder: for its data.
         tls: flags of etcd for TLS with its clients; none for plain text.
+        host: where it listens.
+        wrapper: a command that runs it and reaches it, for example in a network namespace.
 
     Attributes:
         address: at which it serves clients.
         peers: the URL at which it serves other members.
     """
 
-    def __init__(self, name: str, folder: Path, tls: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        tls: Mapping[str, str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        wrapper: Sequence[str] = (),
+    ) -> None:
         self.name = name
-        self.address, self.peers = f"127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
+        self.address, self.peers = f"{host}:{free_port()}", f"http://{host}:{free_port()}"
+        self._wrapper = wrapper
         self.tls = dict(tls or {})
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
@@ -68,7 +80,7 @@ class Member:
         flags |= dict.fromkeys(("listen-peer-urls", "initial-advertise-peer-urls"), self.peers)
         arguments = [f"--{name}={value}" for name, value in (flags | self.tls).items()]
         errors = asyncio.subprocess.DEVNULL if self.tls else None  # handshakes that fail on purpose
-        self._process = await asyncio.create_subprocess_exec(ETCD, *arguments, stderr=errors)
+        self._process = await asyncio.create_subprocess_exec(*self._wrapper, ETCD, *arguments, stderr=errors)
 
     async def again(self) -> None:
         """Start it again, after its end."""
@@ -77,7 +89,7 @@ class Member:
     async def ready(self) -> None:
         """Wait until it serves clients: it does when it knows the leader of the members."""
         address = Address.parse(self.address)
-        assert await asked_until(lambda: _listens(address), STARTS_S), f"{self.name} does not start"
+        assert await asked_until(lambda: _listens(address, self._wrapper), STARTS_S), f"{self.name} does not start"
 
     async def kill(self) -> None:
         """End it with SIGKILL."""
@@ -189,16 +201,22 @@ class Outage:
 
 
 @asynccontextmanager
-async def etcd_server(folder: Path) -> AsyncIterator[Member]:
+async def etcd_server(folder: Path, **where: Any) -> AsyncIterator[Member]:
     """Run one member, until it is ready."""
-    async with etcd_members(folder, 1) as (member,):
+    async with etcd_members(folder, 1, **where) as (member,):
         yield member
 
 
 @asynccontextmanager
-async def etcd_members(folder: Path, number: int = 3) -> AsyncIterator[list[Member]]:
-    """Run the members of one etcd, until they are ready."""
-    members = [Member(f"m{index}", folder / f"m{index}") for index in range(number)]
+async def etcd_members(folder: Path, number: int = 3, **where: Any) -> AsyncIterator[list[Member]]:
+    """Run the members of one etcd, until they are ready.
+
+    Args:
+        folder: for their data.
+        number: of members.
+        where: host and wrapper of each `Member`.
+    """
+    members = [Member(f"m{index}", folder / f"m{index}", **where) for index in range(number)]
     cluster = ",".join(f"{each.name}={each.peers}" for each in members)
     async with AsyncExitStack() as stack:
         for each in members:
@@ -209,7 +227,12 @@ async def etcd_members(folder: Path, number: int = 3) -> AsyncIterator[list[Memb
         yield members
 
 
-async def _listens(address: Address) -> bool:
+async def _listens(address: Address, wrapper: Sequence[str]) -> bool:
+    if wrapper:
+        code = f"import socket; socket.create_connection(({address.host!r}, {address.port}), 1.0)"
+        null = asyncio.subprocess.DEVNULL
+        asked = await asyncio.create_subprocess_exec(*wrapper, sys.executable, "-c", code, stderr=null)
+        return await asked.wait() == 0
     try:
         _, writer = await asyncio.open_connection(address.host, address.port)
     except OSError:
