@@ -6,6 +6,7 @@ is checked while it goes on:
 - *One decides*: no two Managers may act at the same time, by their own clocks.
 - *One history*: each later leader reads a decision that was acted on, and no other decision has its number.
 - *As a whole*: a commit takes several transactions, and whoever reads has all of it or nothing.
+- *A later one alone*: a Manager loses the lead to one that has led since, and to nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import Etcd, EtcdError
-from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.leader import LED, Leader
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
 from taskd_net.logger import get_logger
@@ -37,6 +38,9 @@ AT_ONCE: Final = 2
 
 TURNS: Final = 12
 """Turns of the loop in which nothing has happened, after which nothing more happens without a request."""
+
+LAST: Final = 4
+"""Requests of each Manager before the end of a play, enough to learn that another one has led."""
 
 MANY: Final = 500
 """Requests at the end of a play, more than any Manager needs to begin and to commit."""
@@ -290,12 +294,25 @@ class Play:
         for each in list(self._players):
             if each.task.done():
                 self._players.remove(each)
+                await self._ended(each)
                 await each.die()
                 with contextlib.suppress(ConfigError):  # a Manager that begins may find etcd away, and end
                     each.task.result()
 
+    async def _ended(self, player: Player) -> None:
+        """Check that a Manager has not lost the lead to a commit of one that has led before it."""
+        leader = player.keeping.leader
+        if leader.lost.is_set():
+            found = await self._ground.etcd.range(wire.RangeRequest(key=self._place.key(LED)))
+            assert found.kvs[0].mod_revision > leader.number, f"{player.name} loses the lead, and nobody has led since"
+
     async def _come_to_rest(self) -> None:
-        """All Managers die, and all leases end. The next one comes to lead and to decide."""
+        """Some may learn of their end. Then all die, all leases end, and the next one comes to lead and to decide."""
+        for _ in range(LAST):
+            for each in list(self._players):
+                each.etcd.pass_one("ok")
+                each.etcd.pass_one("ok", renews=True)
+                await self._settle()
         while self._players:
             await self._players.pop().die()
         for way in self._ways:

@@ -9,12 +9,14 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
+from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore
 from taskd_net.job_view import JobCounters
 from taskd_net.logger import get_logger
 from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.wire import etcd_pb2 as wire
 from tests.etcd.double import Double
 from tests.peers.mesh import soon
 from tests.polling import until
@@ -91,6 +93,29 @@ async def test_lease_that_ended_is_taken_again_where_nobody_has_led_meanwhile(le
     store.number = first.number
     await store.flush()
     assert await EtcdStore(etcd, PLACE, "J", first.number).open() == {"rest": "1"}
+
+
+async def test_holder_that_learns_of_the_end_decides_nothing_until_it_leads_again(leaders: list[Leader]) -> None:
+    """As by an operator who revokes the lease. By its own clock it has not ended."""
+    etcd = Double()
+    first = leader(etcd, "a", leaders)
+    await first.take(0.0)
+    number = first.number
+    assert first.decides()
+    (lease,) = etcd.leases
+    etcd.leases[lease] = (etcd.now, job_limits.LEASE_S)
+    away, etcd.range = etcd.range, never  # type: ignore[method-assign]
+    await until(lambda: not first.decides())
+    waits = asyncio.create_task(first.confirmed())
+    await asyncio.sleep(0)
+    assert not waits.done()
+    etcd.range = away  # type: ignore[method-assign]
+    assert await soon(waits) and first.number > number
+
+
+async def never(_: object) -> wire.RangeResponse:
+    """No answer of etcd."""
+    raise EtcdError("no answer in time")
 
 
 async def test_lease_is_not_taken_again_where_somebody_has_led(leaders: list[Leader]) -> None:
