@@ -23,7 +23,29 @@ UNMARKED: Final = ("rest", "plugins", "devices")
 """Parts that come with each commit, changed or not."""
 
 
-class Keeping:
+class Unshared:
+    """The lead of a Manager whose state no other one can use: nobody takes it away."""
+
+    lost = False
+    """True where another Manager decides on this job."""
+
+    async def confirmed(self) -> bool:
+        """True at once: nobody else decides, and a state that is not stored stops nothing."""
+        return True
+
+    def term(self) -> int | None:
+        """0: no fencing number."""
+        return 0
+
+    def leader_view(self) -> LeaderView:
+        """Empty: nobody else could lead."""
+        return LeaderView()
+
+    def hurry(self) -> None:
+        """The Manager ends: nothing takes unbounded time anyway."""
+
+
+class Keeping(Unshared):
     """The state file, while a Manager runs. A failure costs durability, and stops nothing.
 
     What could not be stored is kept, and stored with the next commit that works.
@@ -124,26 +146,6 @@ class Keeping:
             self._counters.durable = True
             self._log.info("state_durable", file=str(self._store.path))
         return True
-
-    @property
-    def lost(self) -> bool:
-        """False: no other Manager can use the file."""
-        return False
-
-    async def confirmed(self) -> bool:
-        """True at once: a state that is not stored stops nothing."""
-        return True
-
-    def term(self) -> int | None:
-        """0: no other Manager can use the file."""
-        return 0
-
-    def leader_view(self) -> LeaderView:
-        """Empty: no other Manager can use the file."""
-        return LeaderView()
-
-    def hurry(self) -> None:
-        """The Manager ends: a commit takes a bounded time anyway."""
 
     async def close(self) -> None:
         """Close the file. A failure is one line in the log: what is committed stays so."""

@@ -11,7 +11,7 @@ from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters, LeaderView
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.config import ManagerConfig
-from taskd_net.manager.keeping import Keeping
+from taskd_net.manager.keeping import Keeping, Unshared
 from taskd_net.node import Node
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ class Kept(Protocol):
         """End."""
 
 
-class NotKept:
+class NotKept(Unshared):
     """The state of a Manager that keeps none: it decides, and has nothing after its end."""
 
     again = INFINITY
     path = ""
-    lost = False
 
     async def load(self, now: float, read: Callable[[Mapping[str, str]], T]) -> T | None:
         """None: there is none."""
@@ -71,21 +70,6 @@ class NotKept:
     async def save(self, now: float, parts: Mapping[str, str | None]) -> bool:
         """True at once."""
         return True
-
-    async def confirmed(self) -> bool:
-        """True at once."""
-        return True
-
-    def term(self) -> int | None:
-        """0: nobody else decides."""
-        return 0
-
-    def leader_view(self) -> LeaderView:
-        """Empty: nobody else decides."""
-        return LeaderView()
-
-    def hurry(self) -> None:
-        """Nothing is waited for."""
 
     async def close(self) -> None:
         """There is nothing to end."""
