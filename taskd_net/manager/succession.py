@@ -18,6 +18,7 @@ from taskd_net.etcd.leader import Leader, clock
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.kept import leader_of
+from taskd_net.manager.outlook import Outlook, Step
 from taskd_net.manager.runtime import Manager
 from taskd_net.node import Node
 
@@ -162,32 +163,22 @@ class Succession:
             self._node.stand_by("")
 
     async def _term(self, leader: Leader) -> bool:
-        """Wait for the end of the term. Returns whether this process ends it itself, as it has no children any more.
-
-        A leader that is cut off from etcd does not learn that another one leads. So its children look for that one now
-        and then. Where all of etcd is away they find none. One that is cut off from its children leaves them to another
-        one, which may reach them.
-        """
-        unsure, patience = None, job_limits.LEADER_UNSURE_S
-        seen: float | None = None  # its children; None before the first one
+        """Wait for the end of the term. Returns whether this process ends it itself (`Outlook`)."""
+        outlook = Outlook()
         while not self._resigned.is_set():
-            now = clock()
-            if self._node.links:
-                seen = now
-            elif seen is not None and now - seen >= job_limits.LEADER_ALONE_S and leader.decides():
-                self._log.warning("leader_without_children", seconds=round(now - seen))
-                self._node.stand_by("standby: no child reaches this Manager")
-                return True
-            if leader.lost.is_set():
-                self._node.stand_by(REPLACED)  # the Manager may still wait for a commit
-            elif leader.decides():
-                unsure, patience = None, job_limits.LEADER_UNSURE_S
-            elif unsure is None:
-                unsure = now
-            elif now - unsure >= patience:
-                patience *= 2
-                self._log.warning("children_sent_elsewhere", seconds=round(now - unsure))
-                self._node.send_elsewhere()
+            step, seconds = outlook.look(
+                clock(), children=bool(self._node.links), decides=leader.decides(), lost=leader.lost.is_set()
+            )
+            match step:
+                case Step.RESIGN:
+                    self._log.warning("leader_without_children", seconds=round(seconds))
+                    self._node.stand_by("standby: no child reaches this Manager")
+                    return True
+                case Step.STAND_BY:
+                    self._node.stand_by(REPLACED)  # the Manager may still wait for a commit
+                case Step.SEND_ELSEWHERE:
+                    self._log.warning("children_sent_elsewhere", seconds=round(seconds))
+                    self._node.send_elsewhere()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(job_limits.LEADER_LOOK_S):
                     await self._resigned.wait()

@@ -1,0 +1,61 @@
+"""A leader's view of its lease and of its children, from one look to the next: pure.
+
+A leader that is cut off from etcd does not learn that another one leads. So its children look for that one now and
+then, and find none where all of etcd is away. One that is cut off from its children leaves them to another one, which
+may reach them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from taskd_net import job_limits
+
+
+class Step(Enum):
+    """The consequence of a look."""
+
+    GO_ON = auto()
+    STAND_BY = auto()
+    """Another Manager leads, and the children belong to it."""
+    SEND_ELSEWHERE = auto()
+    """The lease has been unclear for long: the children look for another Manager, and come back if there is none."""
+    RESIGN = auto()
+    """All children are gone: another Manager may reach them."""
+
+
+class Outlook:
+    """One term of a leader."""
+
+    def __init__(self) -> None:
+        # Time at which it had children last; None before the first one.
+        self._seen: float | None = None
+        self._unsure: float | None = None
+        self._patience = job_limits.LEADER_UNSURE_S
+
+    def look(self, now: float, *, children: bool, decides: bool, lost: bool) -> tuple[Step, float]:
+        """Look once.
+
+        Args:
+            now: the time, in seconds.
+            children: it has some.
+            decides: nobody else can lead.
+            lost: another Manager leads, or has led.
+
+        Returns:
+            The step, and the seconds for which its cause has lasted.
+        """
+        if children:
+            self._seen = now
+        elif decides and self._seen is not None and now - self._seen >= job_limits.LEADER_ALONE_S:
+            return Step.RESIGN, now - self._seen
+        if lost:
+            return Step.STAND_BY, 0.0
+        if decides:
+            self._unsure, self._patience = None, job_limits.LEADER_UNSURE_S
+        elif self._unsure is None:
+            self._unsure = now
+        elif now - self._unsure >= self._patience:
+            self._patience *= 2
+            return Step.SEND_ELSEWHERE, now - self._unsure
+        return Step.GO_ON, 0.0
