@@ -113,7 +113,7 @@ async def test_holder_that_learns_of_the_end_decides_nothing_until_it_leads_agai
     assert await soon(waits) and first.number > number
 
 
-async def never(_: object) -> wire.RangeResponse:
+async def never(request: wire.RangeRequest) -> wire.RangeResponse:
     """No answer of etcd."""
     raise EtcdError("no answer in time")
 
