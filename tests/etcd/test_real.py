@@ -85,7 +85,7 @@ async def test_manager_goes_on_after_etcd_was_away_for_longer_than_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody else has led meanwhile. Until then it decides nothing, and the mesh carries messages."""
-    for name, seconds in (("LEASE_S", 2), ("LEASE_RENEW_S", 0.4)):
+    for name, seconds in (("LEASE_S", 2), ("LEASE_RENEW_S", 0.4), ("ETCD_CALL_S", 1.0)):
         monkeypatch.setattr(job_limits, name, seconds)
     async with etcd_server(tmp_path) as etcd:
         settings = ManagerConfig(job_id="J", state=f"etcd://{etcd.address}/taskd/J", reset_file=str(tmp_path / "none"))
