@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from itertools import count
+from itertools import count, product
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -78,11 +78,16 @@ def test_one_history_whatever_happens(steps: list[Step]) -> None:
     played(steps)
 
 
-@pytest.mark.parametrize("requests", range(14))
-def test_takeover_at_each_point_of_a_commit(requests: int) -> None:
-    """The first Manager goes on with its commit after each request of the one that takes over."""
-    for taken in range(14):
-        played([("end", 0, OK), ("run", 1, OK[:taken]), ("run", 0, OK[:requests]), ("run", 1, OK)])
+@pytest.mark.parametrize("done", range(6))
+def test_takeover_at_each_point_of_a_commit(done: int) -> None:
+    """The first Manager goes on with its commit after each request of the one that takes over, and reads the state.
+
+    Args:
+        done: transactions of the commit before the takeover.
+    """
+    for taken, requests in product(range(4, 12), (0, 1, 2, 3, 6)):
+        begun: list[Step] = [("run", 0, OK[:done]), ("end", 0, OK), ("run", 1, OK[:taken])]
+        played([*begun, ("run", 0, OK[:requests]), ("run", 1, OK)])
 
 
 @pytest.mark.parametrize("requests", range(7))

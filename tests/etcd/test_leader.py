@@ -9,6 +9,7 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
+from taskd_net.etcd import leader as module
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
@@ -95,8 +96,11 @@ async def test_lease_that_ended_is_taken_again_where_nobody_has_led_meanwhile(le
     assert await EtcdStore(etcd, PLACE, "J", first.number).open() == {"rest": "1"}
 
 
-async def test_holder_that_learns_of_the_end_decides_nothing_until_it_leads_again(leaders: list[Leader]) -> None:
-    """As by an operator who revokes the lease. By its own clock it has not ended."""
+async def test_holder_that_learns_of_the_end_decides_nothing_until_it_leads_again(
+    leaders: list[Leader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an operator who revokes the lease. By its own clock, which stands here, it has not ended."""
+    monkeypatch.setattr(module, "clock", lambda: 0.0)
     etcd = Double()
     first = leader(etcd, "a", leaders)
     await first.take(0.0)
