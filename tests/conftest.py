@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import os
 import re
 import signal
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -17,6 +18,7 @@ import uvloop
 
 # Before any import of grpc, which reads its environment then.
 import taskd_net  # noqa: F401
+from tests.fork_server import ForkServer
 
 # Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
@@ -72,21 +74,40 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have.
 
-    Modules about links keep all of them. Elsewhere the kind of the tests is left out, direct links have both loops, and
-    each other kind one of them.
+    Modules about links keep all of them. Elsewhere the kind of the tests is left out, and each other kind has one of
+    the two loops: in one half of the scenarios direct links have asyncio's and batched ones uvloop's, in the other
+    half it is the other way round. Where direct links stand alone they have both.
 
     The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
     """
     items.sort(key=lambda item: not item.nodeid.startswith("tests/simulation/"))
+    with_batched = {
+        _scenario(item) for item in items if _kind(item) == "batched" and not item.get_closest_marker("matrix")
+    }
     for item in items:
-        assert isinstance(item, pytest.Function)
-        kind = item.callspec.params.get("mesh") if hasattr(item, "callspec") else None
-        if kind is None or item.module.__name__.startswith(ABOUT_LINKS):
+        kind, scenario = _kind(item), _scenario(item)
+        if kind is None or scenario.startswith(ABOUT_LINKS):
             continue
         loop = re.search(r"\[(asyncio|uvloop)", item.name) if item.get_closest_marker("both_loops") else None
-        other_loop = loop is not None and loop[1] == ("asyncio" if kind == "batched" else "uvloop")
-        if kind == "memory" or (kind != "direct" and other_loop):
+        if scenario in with_batched and kind in ("direct", "batched"):
+            swapped = zlib.crc32(scenario.encode()) % 2 == 1
+            chosen = "asyncio" if (kind == "direct") is not swapped else "uvloop"
+        else:
+            chosen = "" if kind == "direct" else "uvloop" if kind == "batched" else "asyncio"
+        if kind == "memory" or (loop is not None and chosen and loop[1] != chosen):
             item.add_marker("matrix")
+
+
+def _kind(item: pytest.Item) -> object:
+    """The kind of link that a test chooses by a parameter, or None."""
+    assert isinstance(item, pytest.Function)
+    return item.callspec.params.get("mesh") if hasattr(item, "callspec") else None
+
+
+def _scenario(item: pytest.Item) -> str:
+    """The name of a test without its parameters."""
+    assert isinstance(item, pytest.Function)
+    return f"{item.module.__name__}.{item.originalname}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -114,16 +135,30 @@ def grpc_running() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[None]:
+    """Begin the processes of `with forked()` with their imports done."""
+    with ForkServer():
+        yield
+
+
 def _open_files() -> dict[str, str]:
     """Return the open files by descriptor; none where the system does not tell."""
     found = {}
-    for link in Path("/proc/self/fd").glob("*"):
+    # Before and after each of thousands of tests: paths as objects would cost several seconds.
+    try:
+        numbers = os.listdir("/proc/self/fd")  # noqa: PTH208
+    except FileNotFoundError:
+        return {}
+    for number in numbers:
         try:
-            found[link.name] = str(link.readlink())
+            target = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
         except FileNotFoundError:
             continue
-    # gRPC's own threads come and go with these; a forgotten loop shows by its socket pair.
-    return {fd: target for fd, target in found.items() if not re.match(r"anon_inode:\[event(fd|poll)\]", target)}
+        # gRPC's own threads come and go with these; a forgotten loop shows by its socket pair.
+        if not target.startswith(("anon_inode:[eventfd", "anon_inode:[eventpoll")):
+            found[number] = target
+    return found
 
 
 def _kinds(files: dict[str, str]) -> Counter[str]:
