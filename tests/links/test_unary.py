@@ -8,9 +8,10 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.frame import Frame
+from taskd_net.limits import LINK_BYTES
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
-from taskd_net.links.unary import UnaryWriter
+from taskd_net.links.unary import CALL_BYTES, UnaryWriter
 from tests.links.pipes import FakeChannel, frame
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
@@ -90,16 +91,17 @@ async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
     async with RawParent() as mgr:
         worker = await mesh.worker(0, 0, mgr.address)
         mgr.hold["TransferMessage"] = asyncio.Event()
-        sends = []
-        for _ in range(24):
-            sends.append(asyncio.create_task(worker.send("x" * 4 * MIB, to="Mgr", timeout=25)))
-            for _ in range(3):
-                await asyncio.sleep(0)  # until its call has begun, or has not
-        busy = [send.result() for send in sends if send.done()]
-        assert {ack.code for ack in busy} == {Code.RECV_BUF_BUSY}
+        size, sends = 4 * MIB, list[asyncio.Task[Ack]]()
+        calls = CALL_BYTES // (size + 1)
+        for number in range(calls + 2 * LINK_BYTES // size):
+            sends.append(asyncio.create_task(worker.send("x" * size, to="Mgr", timeout=25)))
+            if number < calls:
+                await mgr.requested("TransferMessage")  # large writes take turns, so a call may begin later
+        await mesh.until(lambda: any(send.done() for send in sends))
+        assert {send.result().code for send in sends if send.done()} == {Code.RECV_BUF_BUSY}
         mgr.hold.pop("TransferMessage").set()
         acks = await soon(asyncio.gather(*sends), 20)
-        assert sum(ack.ok for ack in acks) >= 16
+        assert calls < sum(ack.ok for ack in acks) <= calls + LINK_BYTES // size
         assert {ack.code for ack in acks} == {Code.OK, Code.RECV_BUF_BUSY}
 
 
