@@ -96,7 +96,7 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
 
 # `make test` has each pair of kinds, and smaller sizes.
-matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in half an hour
+matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in ten minutes
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/api --ignore=tests/demo/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
@@ -106,7 +106,7 @@ mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child
 kills: .venv/stamp-test  ## ClusterD and the Manager killed with -9 at each stage of each flow of recovery, and in each demo of faults, in 20 minutes
 	@.venv/bin/python -m pytest -q -m long tests/demo/recovery tests/demo/faults $(ARGS)
 
-faults: .venv/stamp-test  ## every fault in full, in half an hour; figures into docs/reliability.md (ARGS="-k kill")
+faults: .venv/stamp-test  ## every fault in full, in 20 minutes; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
 
 soak: .venv/stamp-test  ## random faults for MINUTES=n, with every message accounted for, and one JSON object at the end
@@ -123,7 +123,7 @@ proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `m
 	@.venv-proto/bin/python proto/generate.py --check
 
 # A Python that is not installed is named, and left out.
-pythons: .venv/stamp-test  ## run the tests with Python 3.12 and 3.13 where they are installed, in 12 minutes each (ARGS="tests/links")
+pythons: .venv/stamp-test  ## run the tests with Python 3.12 and 3.13 where they are installed, in ten minutes each (ARGS="tests/links")
 	@for minor in $(FURTHER); do \
 	  python=$$(.venv/bin/python -I tests/install/release.py --python $$minor) || { \
 	    echo "Python 3.$$minor: not tried, because it is not installed here"; continue; }; \
