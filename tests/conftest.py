@@ -2,13 +2,13 @@
 
 import asyncio
 import gc
+import hashlib
 import os
 import re
 import signal
 import threading
 import time
-import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import hypothesis
@@ -22,6 +22,9 @@ from tests.fork_server import ForkServer
 
 # Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
+
+# The kinds of link of a test. Neighbours have different loops.
+KINDS = ("direct", "batched", "tasknet", "mixed", "memory")
 
 # Modules about the links themselves: each kind of link runs in all of them, every time.
 ABOUT_LINKS = ("tests.links.", "tests.transport.", "tests.test_lifecycle", "tests.scenarios.test_delivery")
@@ -74,31 +77,34 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have.
 
-    Modules about links keep all of them. Elsewhere the kind of the tests is left out, and each other kind has one of
-    the two loops: in one half of the scenarios direct links have asyncio's and batched ones uvloop's, in the other
-    half it is the other way round. Where direct links stand alone they have both.
+    Modules about links have each kind of them, direct ones with both loops and each other kind with one, which changes
+    from test to test, or both where it stands alone. Elsewhere the kind of the tests is left out, and each other kind
+    has one loop: in one half of the scenarios direct links have asyncio's and batched ones uvloop's, in the other half
+    it is the other way round. Where direct links stand alone they have both.
 
     The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
     """
     items.sort(key=lambda item: not item.nodeid.startswith("tests/simulation/"))
-    with_batched = {
-        _scenario(item) for item in items if _kind(item) == "batched" and not item.get_closest_marker("matrix")
-    }
+    kinds: defaultdict[str, set[str | None]] = defaultdict(set)
+    for item in items:
+        if not item.get_closest_marker("matrix"):
+            kinds[_scenario(item)].add(_kind(item))
     for item in items:
         kind, scenario = _kind(item), _scenario(item)
-        if kind is None or scenario.startswith(ABOUT_LINKS):
+        if kind not in KINDS:
             continue
+        about_links = scenario.startswith(ABOUT_LINKS)
         loop = re.search(r"\[(asyncio|uvloop)", item.name) if item.get_closest_marker("both_loops") else None
-        if scenario in with_batched and kind in ("direct", "batched"):
-            swapped = zlib.crc32(scenario.encode()) % 2 == 1
-            chosen = "asyncio" if (kind == "direct") is not swapped else "uvloop"
-        else:
-            chosen = "" if kind == "direct" else "uvloop" if kind == "batched" else "asyncio"
-        if kind == "memory" or (loop is not None and chosen and loop[1] != chosen):
+        has_both = kind == "direct" and (about_links or "batched" not in kinds[scenario])
+        has_both |= about_links and kinds[scenario] == {kind}
+        # The kinds take turns, beginning anywhere.
+        turn = hashlib.sha256(scenario.encode()).digest()[0] + KINDS.index(kind)
+        other_loop = not has_both and loop is not None and loop[1] != ("asyncio", "uvloop")[turn % 2]
+        if other_loop or (kind == "memory" and not about_links):
             item.add_marker("matrix")
 
 
-def _kind(item: pytest.Item) -> object:
+def _kind(item: pytest.Item) -> str | None:
     """The kind of link that a test chooses by a parameter, or None."""
     assert isinstance(item, pytest.Function)
     return item.callspec.params.get("mesh") if hasattr(item, "callspec") else None
