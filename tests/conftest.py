@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
     """
     items.sort(key=lambda item: not item.nodeid.startswith("tests/simulation/"))
-    kinds: defaultdict[str, set[str | None]] = defaultdict(set)
+    kinds: defaultdict[str, set[object]] = defaultdict(set)
     for item in items:
         if not item.get_closest_marker("matrix"):
             kinds[_scenario(item)].add(_kind(item))
@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("matrix")
 
 
-def _kind(item: pytest.Item) -> str | None:
+def _kind(item: pytest.Item) -> object:
     """The kind of link that a test chooses by a parameter, or None."""
     assert isinstance(item, pytest.Function)
     return item.callspec.params.get("mesh") if hasattr(item, "callspec") else None

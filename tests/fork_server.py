@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import inspect
 import io
@@ -251,6 +252,9 @@ if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _control:
         for _name in IMPORTED:
             importlib.import_module(_name)
+        # A collection in a forked process would write into each of these objects, and so copy their memory.
+        gc.collect()
+        gc.freeze()
         _request = _serve(_control)
     _become(_request)
     _module = _request["module"]

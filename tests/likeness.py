@@ -48,7 +48,7 @@ def told() -> dict[str, object]:
         ],
         "faulthandler": faulthandler.is_enabled(),
         "flags": str(sys.flags),
-        "garbage": [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()],
+        "garbage": [gc.isenabled(), gc.get_threshold()],
     }
 
 
