@@ -264,6 +264,13 @@ def test_batch_to_a_silent_child_is_answered_at_once() -> None:
     assert 2 not in ready.writes
 
 
+def test_run_from_above_to_nobody_is_refused_message_by_message() -> None:
+    pair = Pair((TERMS[0], TERMS[0]), RouterConfig(), True)
+    frames, keys, budgets = messages([(3, 3, True, True, 1, 3)], 0, 10)
+    ready = pair.arrive(1.0, UP, frames[:3], keys[:3], budgets[:3])
+    assert [answer.ack.code for answer in ready.writes[UP].answers] == [5002] * 3
+
+
 def test_messages_of_4096_bytes_are_large() -> None:
     pair = Pair((TERMS[0], TERMS[0]), RouterConfig(limits=Limits(child_bytes=100_000)), True)
     frames, keys, budgets = messages([(0, 1, True, True, 1, 4)], 0, 4096)
