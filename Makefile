@@ -257,7 +257,7 @@ clean:  ## remove the environments and the files of the tools
 
 .venv/stamp-test: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo
 
 .venv/stamp-bench: pyproject.toml | .venv/bin/python
@@ -267,17 +267,17 @@ clean:  ## remove the environments and the files of the tools
 
 .venv/stamp-fuzz: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group fuzz $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group fuzz $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-mutants: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group mutants $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group mutants $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 .venv/stamp-browser: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test --group browser $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group browser $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 # With `bench` and `browser`, because their users are checked too.
@@ -325,7 +325,7 @@ clean:  ## remove the environments and the files of the tools
 
 $(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: pyproject.toml | .venv-3.%/bin/python
 	@.venv-3.$*/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
+	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test $(PIP_FAILED)
 	@touch $@
 
 $(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
