@@ -199,8 +199,9 @@ async def test_second_manager_takes_over_when_the_first_is_killed(tmp_path: Path
         async with Command("listen", "--as", "Worker/0/0", "--upstream", both) as leaf:
             await leaf.said(f"ready, upstream {re.escape(first.address)}")
             first.signal(signal.SIGKILL)
-            code, _, errors = await run("send", "Worker/0/0", "hello", "--upstream", both, "--timeout", "20")
-            assert code == 0, errors
+            await second.said("child_joined .*Worker/0/0")
+            code, output, errors = await run("send", "Worker/0/0", "hello", "--upstream", both, "--timeout", "20")
+            assert code == 0, output + errors
             assert "hello" in await leaf.line()
             code, output, errors = await run("tree", "--at", both)
             assert "Worker/0/0" in output, errors
