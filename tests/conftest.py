@@ -18,7 +18,6 @@ import uvloop
 
 # Before any import of grpc, which reads its environment then.
 import taskd_net  # noqa: F401
-from tests.fork_server import ForkServer
 
 # Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
@@ -139,13 +138,6 @@ def grpc_running() -> None:
     # Tests collect garbage to find unawaited coroutines; older objects need no repeated search.
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[None]:
-    """Begin the processes of `with forked()` with their imports done."""
-    with ForkServer():
-        yield
 
 
 def _open_files() -> dict[str, str]:

@@ -12,8 +12,3 @@ def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in names | {"TASKD_NET_CONFIG", "TASKD_NET_CONTEXT", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_processes(fork_server: None) -> None:
-    """Start the commands of these tests by the fork server."""

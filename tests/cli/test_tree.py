@@ -126,6 +126,11 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
         await top.rest()
         assert await top.exit_code() == -signal.SIGTERM
 
+    # The sender of these messages has left, and the Mgr hears of that.
+    async with asyncio.timeout(PATIENCE_S):
+        while len(json.loads((await run("tree", "--at", job.mgr.address, "--json"))[1])["nodes"]) > 6:
+            continue
+
     code, table, errors = await run("top", "--at", job.mgr.address, "--count", 1, "--role", "worker", "--by", "node")
     assert (code, errors) == (0, "")
     heading, columns, *rows = table.rstrip("\n").split("\n")

@@ -157,10 +157,3 @@ def figures(form: Form) -> Figures:
 def pytest_configure(config: pytest.Config) -> None:
     """Report the figures of a run at its end."""
     config.pluginmanager.register(REPORT)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_processes(request: pytest.FixtureRequest) -> None:
-    """Start the nodes of these tests by the fork server, unless their figures go into a document."""
-    if not request.config.getoption("write_figures"):
-        request.getfixturevalue("fork_server")

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fork_server import forked
 from tests.freezing import freeze
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -51,7 +50,7 @@ class ControlledProcess:
     ) -> None:
         self.name = name
         self._errors = errors
-        with errors.open("ab") as log, forked():
+        with errors.open("ab") as log:
             self._process = subprocess.Popen(
                 [*wrapper, sys.executable, *arguments],
                 cwd=ROOT,

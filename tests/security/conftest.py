@@ -20,8 +20,3 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
 def certificates(tmp_path: Path) -> Folder:
     """Files that all nodes of a test share."""
     return Folder(tmp_path / "certs")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_processes(fork_server: None) -> None:
-    """Start the nodes of these tests by the fork server."""
