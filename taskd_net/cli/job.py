@@ -9,8 +9,9 @@ import click
 from taskd_net import upstreams
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import draw
-from taskd_net.cli.lines import Screen, say_json
+from taskd_net.cli.lines import say_json
 from taskd_net.cli.mesh import repeat
+from taskd_net.cli.screen import Screen
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document

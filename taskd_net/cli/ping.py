@@ -13,8 +13,9 @@ import click
 from taskd_net import Position
 from taskd_net.cli.command import command, to_position
 from taskd_net.cli.completion import positions
-from taskd_net.cli.lines import Screen, say_json
+from taskd_net.cli.lines import say_json
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
+from taskd_net.cli.screen import Screen
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
 

@@ -7,13 +7,14 @@ points, as by `opentelemetry-instrument`; the SDK reads all other variables.
 from __future__ import annotations
 
 import os
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final
 
 from taskd_net import ConfigError
 from taskd_net.logger import get_logger
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from opentelemetry.sdk.trace.export import SpanExporter
 
 EXPORTER: Final = "OTEL_TRACES_EXPORTER"
@@ -50,6 +51,9 @@ def start() -> None:
 
 
 def _exporter(name: str) -> SpanExporter:
+    # It costs each command 20 ms and 2 MiB.
+    from importlib.metadata import entry_points
+
     known: dict[str, EntryPoint] = {entry.name: entry for entry in entry_points(group=_GROUP)}
     wanted = name
     if name == "otlp":

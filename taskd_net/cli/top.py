@@ -9,8 +9,9 @@ import click
 
 from taskd_net import Role
 from taskd_net.cli.command import command
-from taskd_net.cli.lines import Screen, say_json
+from taskd_net.cli.lines import say_json
 from taskd_net.cli.mesh import look
+from taskd_net.cli.screen import Screen
 from taskd_net.cli.top_view import ORDERS, TopView
 from taskd_net.observe.document import Document
 from taskd_net.observe.rates import Rate, Rates

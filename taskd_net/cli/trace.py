@@ -12,8 +12,9 @@ import click
 from taskd_net import Code, Position
 from taskd_net.cli.command import command, to_position
 from taskd_net.cli.completion import positions
-from taskd_net.cli.lines import Screen, say_json
+from taskd_net.cli.lines import say_json
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
+from taskd_net.cli.screen import Screen
 from taskd_net.links import registry
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document

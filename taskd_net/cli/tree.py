@@ -10,8 +10,9 @@ from taskd_net import upstreams
 from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import devices
-from taskd_net.cli.lines import Screen, say_json
+from taskd_net.cli.lines import say_json
 from taskd_net.cli.mesh import repeat
+from taskd_net.cli.screen import Screen
 from taskd_net.expect import Expected
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, document, healthy

@@ -14,7 +14,7 @@ from typing import Final
 
 from taskd_net.cli.branches import Line, draw
 from taskd_net.cli.frames import wrapped
-from taskd_net.cli.lines import Screen
+from taskd_net.cli.screen import Screen
 from taskd_net.cli.top_view import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rates

@@ -14,9 +14,10 @@ from taskd_net import Ack, Node, Position, upstreams
 from taskd_net.body import Body
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.job_lines import devices
-from taskd_net.cli.lines import Screen, say, say_json
+from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.mesh import repeat
 from taskd_net.cli.probing import failure
+from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
