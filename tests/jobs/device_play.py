@@ -80,6 +80,8 @@ class DevicePlay(Play):
         self.resets: dict[str, Reset] = {}
         self.uuids: set[str] = set()
         self.stopped: list[int] = []
+        self.halted: set[int] = set()
+        """Ranks that were stopped for their device, and have not started since: each report of their Agent has them."""
         self.running: set[int] = set()
         self.unclear_nodes: set[int] = set()
         """Nodes that have had an acknowledgement lost: nobody knows for sure whether their processes run."""
@@ -92,6 +94,7 @@ class DevicePlay(Play):
     def register(self, rank: int) -> None:
         """Another process of an Agent begins; it names its device."""
         self.running.discard(rank)
+        self.halted.discard(rank)
         super().register(rank)
 
     def say(self, src: Position, msg_type: str, code: int, message: str = "", **extension: str) -> None:
@@ -139,10 +142,12 @@ class DevicePlay(Play):
             under_way = [each for each in self.resets.values() if rank in each.ranks]
             assert not under_way or rank in self.unclear_nodes, "nothing starts on a device that is reset"
             self.running.add(rank)
+            self.halted.discard(rank)
         elif command.code == vocabulary.EXIT:
             self.running.discard(rank)
         elif command.code == vocabulary.STOP_RANKS and self.is_about_device(command):
             self.running.discard(rank)
+            self.halted.add(rank)
             self.stopped.append(rank)
 
     def is_about_device(self, command: Command) -> bool:
@@ -170,7 +175,7 @@ class DevicePlay(Play):
 
     def node_step(self, kind: str, rank: int, how: object) -> None:
         """A node does something; a rank that has failed does not run."""
-        super().node_step(kind, rank, how)
+        super().node_step(kind, rank, how or (kind == "fault" and rank in self.halted))
         if kind == "fault" and rank in self.failed:
             self.running.discard(rank)
 
