@@ -1,6 +1,7 @@
 """Fixtures of every test: a fresh event loop, and a failure for anything left running or open."""
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import os
@@ -18,6 +19,7 @@ import uvloop
 
 # Before any import of grpc, which reads its environment then.
 import taskd_net  # noqa: F401
+from tests.fork_server import ForkServer
 
 # Seconds until closed things are gone: sockets and threads of gRPC end after close() has returned.
 SETTLE_S = 3.0
@@ -27,6 +29,10 @@ KINDS = ("direct", "batched", "tasknet", "mixed", "memory")
 
 # Modules about the links themselves: each kind of link runs in all of them, every time.
 ABOUT_LINKS = ("tests.links.", "tests.transport.", "tests.test_lifecycle", "tests.scenarios.test_delivery")
+
+# Modules that take a minute beside others, and folders with several such. They come first: at the end, one processor
+# would wait for the last of them.
+LONG = ("tests/simulation/", "tests/security/test_attacks.py", "tests/cli/test_demo.py", "tests/demo/", "tests/etcd/")
 
 # A deadline per example measures the machine, not the code, as does the time for making examples. Each test has its own
 # timeout.
@@ -74,16 +80,15 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have.
+    """Leave combinations of link, loop and scenario to `make matrix` whose pairs other tests have, or to `make more`.
 
     Modules about links have each kind of them, direct ones with both loops and each other kind with one, which changes
     from test to test, or both where it stands alone. Elsewhere the kind of the tests is left out, and each other kind
     has one loop: in one half of the scenarios direct links have asyncio's and batched ones uvloop's, in the other half
-    it is the other way round. Where direct links stand alone they have both.
-
-    The simulations come first: one of their modules takes minutes, and at the end one processor would wait for it.
+    it is the other way round. Where direct links stand alone they have both. `make more` has those over batched links
+    whose scenario has direct ones, too.
     """
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/simulation/"))
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     kinds: defaultdict[str, set[object]] = defaultdict(set)
     for item in items:
         if not item.get_closest_marker("matrix"):
@@ -101,6 +106,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         other_loop = not has_both and loop is not None and loop[1] != ("asyncio", "uvloop")[turn % 2]
         if other_loop or (kind == "memory" and not about_links):
             item.add_marker("matrix")
+        elif kind == "batched" and "direct" in kinds[scenario] and not about_links:
+            item.add_marker("more")
 
 
 def _kind(item: pytest.Item) -> object:
@@ -138,6 +145,13 @@ def grpc_running() -> None:
     # Tests collect garbage to find unawaited coroutines; older objects need no repeated search.
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fork_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Begin the processes of `with forked()` with their imports done, unless their figures go into a document."""
+    with contextlib.nullcontext() if request.config.getoption("write_figures") else ForkServer():
+        yield
 
 
 def _open_files() -> dict[str, str]:

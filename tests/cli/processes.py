@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from tests.fork_server import forked
 from tests.freezing import freeze
 from tests.peers.mesh import soon
 
@@ -32,6 +33,7 @@ class Command:
         stdout: a file descriptor for its output; None: the test reads it.
         cwd: its folder.
         wrapper: a command that runs it, for example in a network namespace.
+        executed: with an interpreter of its own, also where there is a fork server.
     """
 
     program: tuple[str, ...] = ("-m", "taskd_net.cli")
@@ -45,6 +47,7 @@ class Command:
         stdout: int | None = None,
         cwd: Path | None = None,
         wrapper: Sequence[str] = (),
+        executed: bool = False,
     ) -> None:
         self._arguments = [str(argument) for argument in arguments]
         # The contexts of whoever runs the tests are no settings of theirs.
@@ -55,6 +58,7 @@ class Command:
         self._stdout = stdout
         self._cwd = cwd
         self._wrapper = wrapper
+        self._executed = executed
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._more = asyncio.Event()
@@ -62,17 +66,18 @@ class Command:
 
     async def __aenter__(self) -> Self:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        self._process = await asyncio.create_subprocess_exec(
-            *self._wrapper,
-            sys.executable,
-            *self.program,
-            *self._arguments,
-            stdin=null if self._stdin is None else pipe,
-            stdout=pipe if self._stdout is None else self._stdout,
-            stderr=pipe,
-            env=self._env,
-            cwd=self._cwd or ROOT,
-        )
+        with contextlib.nullcontext() if self._executed else forked():
+            self._process = await asyncio.create_subprocess_exec(
+                *self._wrapper,
+                sys.executable,
+                *self.program,
+                *self._arguments,
+                stdin=null if self._stdin is None else pipe,
+                stdout=pipe if self._stdout is None else self._stdout,
+                stderr=pipe,
+                env=self._env,
+                cwd=self._cwd or ROOT,
+            )
         self._reader = asyncio.create_task(self._read_errors())
         if self._stdin is not None:
             assert self._process.stdin is not None
@@ -160,8 +165,8 @@ class Daemon(Command):
         address: where it listens.
     """
 
-    def __init__(self, name: str, *arguments: object, logs: Path, **settings: Mapping[str, str]) -> None:
-        super().__init__(name, "--listen", "127.0.0.1:0", "--log-path", logs, *arguments, **settings)  # type: ignore[arg-type]
+    def __init__(self, name: str, *arguments: object, logs: Path, **settings: Any) -> None:
+        super().__init__(name, "--listen", "127.0.0.1:0", "--log-path", logs, *arguments, **settings)
         self.ready = ""
         self.address = ""
 

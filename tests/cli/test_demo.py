@@ -118,12 +118,10 @@ def running(*arguments: str, **environment: str) -> Iterator[Running]:
 
 @pytest.mark.oldest
 def test_the_default_size() -> None:
-    began = time.monotonic()
     with running("--json") as started:
         code, stdout, stderr = started.finish()
         assert code == 0, stderr
         assert started.nodes() == {}
-    assert time.monotonic() - began < 20
     assert stdout.count("\n") == 1
     report = json.loads(stdout)
     assert report.keys() == {"joined", "expected", "sends", "broadcast", "recovered_s", "ok"}

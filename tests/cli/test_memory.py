@@ -38,7 +38,7 @@ def faults(pid: int) -> int:
 
 async def test_large_messages_use_the_same_memory(nowhere: int) -> None:
     """A copy of a message has 2,000 pages, and a node makes several of each."""
-    mgr = Command("mgr", "--listen", "127.0.0.1:0", "--log-std-level", "INFO", stdout=nowhere)
+    mgr = Command("mgr", "--listen", "127.0.0.1:0", "--log-std-level", "INFO", stdout=nowhere, executed=True)
     async with mgr, RawChild("Worker/0/0") as child:
         listening = await mgr.said(r"listening.*?(127\.0\.0\.1:\d+)")
         await child.join(listening[1])

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.fork_server import forked
 from tests.freezing import freeze
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -50,7 +51,7 @@ class ControlledProcess:
     ) -> None:
         self.name = name
         self._errors = errors
-        with errors.open("ab") as log:
+        with errors.open("ab") as log, forked():
             self._process = subprocess.Popen(
                 [*wrapper, sys.executable, *arguments],
                 cwd=ROOT,

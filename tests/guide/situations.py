@@ -18,6 +18,11 @@ from tests.peers.mesh import free_address
 Situation: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 
+def described(rank: int) -> str:
+    """A pattern for the line of a Proxy in a tree, with its address. The address arrives after the Proxy has joined."""
+    return rf"(?s:.*)Proxy/{rank}  joined.*listens on"
+
+
 async def never_joined(stage: Stage) -> None:
     """Worker 3 of a job of 2 nodes with 2 processes has the wrong address in its environment."""
     mgr = await stage.mgr("--expect", "2x2")
@@ -25,13 +30,13 @@ async def never_joined(stage: Stage) -> None:
     await asyncio.gather(
         stage.workers(first.address, "Worker/0/0", "Worker/0/1"), stage.workers(second.address, "Worker/1/2")
     )
-    await stage.show("never-joined/tree", "tree", "--at", mgr, until=r"missing of 2x2: 1: Worker 3\n")
+    await stage.show("never-joined/tree", "tree", "--at", mgr, until=r"missing of 2x2: 1: Worker 3\n" + described(1))
     await stage.show("never-joined/trace", "trace", "Worker/1/3", "--at", mgr)
     nowhere = await free_address()
     stage.called(nowhere, "127.0.0.1:9620")
     await stage.show("never-joined/doctor", "doctor", "listen", "--as", "Worker/1/3", "--upstream", nowhere)
     await stage.workers(second.address, "Worker/1/3")
-    await stage.show("never-joined/after", "tree", "--at", mgr, until=r"missing of 2x2: none")
+    await stage.show("never-joined/after", "tree", "--at", mgr, until="missing of 2x2: none" + described(1))
 
 
 async def frozen_worker(stage: Stage) -> None:
@@ -65,7 +70,7 @@ async def wrong_upstream(stage: Stage) -> None:
     nowhere = await free_address()
     stage.called(nowhere, "127.0.0.1:9610")
     wrong = await stage.proxy(1, nowhere)
-    await stage.show("upstream/tree", "tree", "--at", mgr, until="Worker 1")
+    await stage.show("upstream/tree", "tree", "--at", mgr, until="Worker 1" + described(0))
     await stage.show("upstream/health", "health", "--at", wrong.address)
     await stage.keep_log("upstream/log", wrong, ["join_failed"])
     doctor = ("doctor", "proxy", "--server-rank", 1, "--listen", wrong.address, "--upstream")
@@ -94,12 +99,12 @@ async def expired_certificate(stage: Stage) -> None:
     listen = await free_address()
     stage.called(listen, "127.0.0.1:9603")
     proxy = ("proxy", "--config", of_proxy, "--server-rank", 1, "--listen", listen, "--upstream", mgr)
-    await stage.show("certificate/tree", "tree", "--at", plain, until="Proxy/0  joined")
+    await stage.show("certificate/tree", "tree", "--at", plain, until=described(0))
     await stage.show("certificate/start", *proxy, until="has expired")
     await stage.show("certificate/doctor", "doctor", *proxy, until="expired")
     await stage.show("certificate/issue", "certs", "issue", "Proxy/1", "--folder", certs)
     await stage.proxy(1, mgr, "--config", of_proxy, "--listen", listen)
-    await stage.show("certificate/after", "tree", "--at", plain, until="missing of 2x0: none")
+    await stage.show("certificate/after", "tree", "--at", plain, until="missing of 2x0: none" + described(1))
 
 
 async def full_inbox(stage: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -20,6 +21,7 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.manager.store import Store
 from tests.api.conftest import free_port
+from tests.fork_server import ROOT, forked
 from tests.jobs.scene import LOCAL
 from tests.manager.cluster import SOON, Leaf
 
@@ -34,7 +36,9 @@ Commands = dict[str, list[tuple[int, str]]]
 async def start(port: int, state: Path, last: int, settings: Mapping[str, object]) -> Process:
     """A Manager that dies at a point."""
     arguments = ("-m", "tests.manager.killed", str(port), str(state), str(last), json.dumps(settings))
-    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
+    env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    with forked():
+        return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE, env=env, cwd=ROOT)
 
 
 async def scene(zero: Leaf, one: Leaf) -> Commands:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -20,6 +21,7 @@ from taskd_net import job_limits
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
 from taskd_net.recover.controller import ACTIONS, Handler, HandlerController, Reports
+from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import free_port
 
@@ -138,9 +140,16 @@ async def play(name: str, faulty: str = "", *, slow: bool = False) -> Seen:
     """Play a scenario of the stand-in to its end."""
     seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "taskd_net.cli", "clusterd-sim", "--json", "--listen", address]
-    process = await asyncio.create_subprocess_exec(
-        *command, "--scenario", str(SCENARIOS / f"{name}.yaml"), stdout=asyncio.subprocess.PIPE
-    )
+    env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    with forked():
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            "--scenario",
+            str(SCENARIOS / f"{name}.yaml"),
+            stdout=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=ROOT,
+        )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(END_S), job(address, seen, faulty):

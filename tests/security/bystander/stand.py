@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 from tests.faults.controlled import ROOT, ControlledProcess
 from tests.faults.lab import free_port
+from tests.fork_server import forked
 from tests.peers.certificates import Folder
 
 MIB: Final = 1024 * 1024
@@ -227,7 +228,7 @@ class Stand:
 
     def _run(self, *arguments: str) -> None:
         """Start a command of the user's, and a reader of its output."""
-        with (self._folder / "target.log").open("ab") as log:
+        with (self._folder / "target.log").open("ab") as log, forked():
             command = subprocess.Popen(
                 [sys.executable, "-m", "taskd_net.cli", *arguments],
                 cwd=ROOT,
