@@ -48,7 +48,7 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 
 # Tests wait for more than half of their time: 3 processes at a time leave a fifth of two cores idle, 4 do not. More cost more: each
 # collects all tests, and waits for a processor. Tests with a common laboratory or browser stay together.
-SIDE_BY_SIDE = -n 4 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
+SIDE_BY_SIDE = -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
 # Without compiled files, each of thousands of processes compiles what it imports, and pytest rewrites each test again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,7 +56,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for o
 
 test: .venv/stamp-test  ## run the tests with the newest dependencies (ARGS="-k router")
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+more: .venv/stamp-test  ## run the tests that would make `make test` too long: scenarios over batched links, whole demos, and the benchmarks
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "more and not long and not matrix and not mixed" $(ARGS)
 
 # Not `pytest --cov=taskd_net.core`: coverage imports the package to find that, forgets it, and grpc is imported twice.
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
@@ -86,7 +89,7 @@ audit: .venv-audit/stamp  ## look for known weaknesses in the users' packages (n
 	@.venv-audit/bin/pip-audit --strict --progress-spinner off --requirement .venv-audit/installed.txt --no-deps --disable-pip
 
 bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in half an hour (ARGS="--quick --json")
-	@.venv/bin/python -m pytest -q -m bench tests/benchmarks
+	@.venv/bin/python -m pytest -q -m "bench or more" tests/benchmarks
 	@.venv/bin/taskd-net bench $(or $(ARGS),--plots docs/benchmarks)
 
 bench-training: .venv-torch/stamp-bench  ## measure recoveries of a training beside torchrun and ft_launcher, in 6 minutes (ARGS="--turns 1")
@@ -97,7 +100,7 @@ profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role
 
 # `make test` has each pair of kinds, and smaller sizes.
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in ten minutes
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/api --ignore=tests/demo/recovery $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/demo/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
 mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one

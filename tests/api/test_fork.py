@@ -51,15 +51,22 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKD_LOG_STDOUT", "False")
 
 
+CHILDREN = {
+    "fork": 40,
+    "multiprocessing-fork": 20,
+    "multiprocessing-forkserver": 5,
+    "multiprocessing-spawn": 3,
+    "exec": 3,
+}
+"""Children by way of a start, in `make matrix`; otherwise a quarter: a fault that strikes by chance shows in many."""
+
+
 @pytest.mark.oldest
 @pytest.mark.parametrize(
     ("way", "children"),
     [
-        ("fork", 40),
-        ("multiprocessing-fork", 20),
-        ("multiprocessing-forkserver", 5),
-        ("multiprocessing-spawn", 3),
-        ("exec", 3),
+        *((way, max(2, children // 4)) for way, children in CHILDREN.items()),
+        *(pytest.param(way, children, marks=pytest.mark.matrix) for way, children in CHILDREN.items()),
     ],
 )
 def test_children_under_traffic(way: str, children: int, mgr: BlockingNode, near: BlockingNode) -> None:

@@ -8,6 +8,8 @@ from benchmarks import calls, migration
 from benchmarks.mesh import DOWN, MGR, PROXY, ROLES, UP
 from benchmarks.processes import ROOT
 
+pytestmark = pytest.mark.more
+
 
 @pytest.mark.parametrize(("to", "against"), [(MGR, ROOT), (PROXY, None)])
 def test_calls_are_measured_beside_a_handler_alone(to: str, against: Path | None) -> None:

@@ -15,6 +15,8 @@ from benchmarks.targets import targets_of
 from taskd_net.faults import editions
 from tests.benchmarks.conftest import SHORT, require_sane
 
+pytestmark = pytest.mark.more
+
 PERIOD = "Faults: change of a file until it is in force, unwatched, PollInterval 30"
 
 

@@ -8,6 +8,8 @@ from benchmarks.tls import tls
 from benchmarks.worker import worker
 from tests.benchmarks.conftest import OWN, Measure, Take
 
+pytestmark = pytest.mark.more
+
 
 def test_latency_is_measured_for_each_system_direction_and_body(take: Take) -> None:
     results = take(lambda bench: bench.latency((64, 4096)))

@@ -10,6 +10,8 @@ from benchmarks.systems import OURS
 from benchmarks.targets import targets_of
 from tests.benchmarks.conftest import SHORT, require_sane
 
+pytestmark = pytest.mark.more
+
 
 def test_signals_returns_and_rest_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"SIGNALS": 3, "RETURNS": 1, "ROW": 100, "REST_S": 0.2, "SETTLE_S": 0.0}.items():

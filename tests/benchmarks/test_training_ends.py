@@ -18,6 +18,8 @@ from benchmarks.training.guard import GRACE_S
 from tests.benchmarks.endless import ENDLESS
 from tests.polling import until
 
+pytestmark = pytest.mark.more
+
 SOON = 30.0
 
 

@@ -7,6 +7,8 @@ import pytest
 from benchmarks import versions
 from benchmarks.processes import ROOT
 
+pytestmark = pytest.mark.more
+
 
 def test_each_case_is_measured_both_ways(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.versions.SECONDS", 0.05)

@@ -30,9 +30,14 @@ OTHERS = batches.BATCHES.keys() - {ONE}
 LATER = {form.format(name) for name in OTHERS for form in ("{}", "{}-from-above", "direct-{}-from-above")}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.matrix] if name in LATER else []) for name in ATTACKS]
-)
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    """The target of an attack: a parent's strikes wait for its child, for 5 s each."""
+    if name in LATER:
+        return [pytest.mark.matrix]
+    return [pytest.mark.more] if ATTACKS[name].from_above else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in ATTACKS])
 async def test_attack(tmp_path: Path, name: str) -> None:
     attack = ATTACKS[name]
     async with attack.stand(tmp_path, metered=name in answers.ATTACKS) as stand:

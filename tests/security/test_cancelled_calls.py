@@ -1,4 +1,4 @@
-"""Callers that go: 10,000 calls of each kind are cancelled, or end at their deadline, and leave nothing behind."""
+"""Callers that go: thousands of calls are cancelled, or end at their deadlines, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.stubs import pb, position
 from tests.polling import until
 
-pytestmark = pytest.mark.timeout(180)
+MANY: Final = 10_000
+"""Calls of a run in which leaked memory would show; a leaked entry shows in fewer."""
 
-CALLS: Final = 10_000
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.parametrize("calls", [2_000, pytest.param(MANY, marks=pytest.mark.matrix)]),
+]
+
 TOGETHER: Final = 500
 GROWTH_BYTES: Final = 32 * 1024 * 1024
 """Allowed growth by the last half of the calls, up and down with gRPC's buffers. As many calls that are held take more
@@ -51,12 +56,18 @@ def held(node: WatchedNode) -> dict[str, int]:
 
 
 async def leave(
-    mesh: Mesh, node: WatchedNode, begin: Callable[[float], Any], waiting: Callable[[], int], together: int = TOGETHER
+    mesh: Mesh,
+    node: WatchedNode,
+    calls: int,
+    begin: Callable[[float], Any],
+    waiting: Callable[[], int],
+    together: int = TOGETHER,
 ) -> None:
     """Make the calls in turns: those of one are cancelled once they wait at the node, those of the next end in time.
 
     Args:
         mesh, node: where.
+        calls: in all.
         begin: begins a call with this deadline in seconds.
         waiting: the number of calls that wait at the node.
         together: calls in a turn.
@@ -64,19 +75,19 @@ async def leave(
 
     async def turn(deadline: float) -> None:
         mesh.events.clear()
-        calls = [begin(deadline) for _ in range(together)]
+        begun = [begin(deadline) for _ in range(together)]
         if deadline > 1.0:
             await until(lambda: waiting() >= together)
-            for call in calls:
+            for call in begun:
                 call.cancel()
-        for call in calls:
+        for call in begun:
             await call.code()
 
     before, half = held(node), 0
-    for made in range(0, CALLS, 2 * together):
+    for made in range(0, calls, 2 * together):
         await turn(86_400.0)
         await turn(0.02)
-        if made < CALLS // 2 <= made + 2 * together:
+        if made < calls // 2 <= made + 2 * together:
             gc.collect()
             half = resident()
 
@@ -87,10 +98,11 @@ async def leave(
         await until(lambda: not left())
     assert not left()
     gc.collect()
-    assert resident() - half < GROWTH_BYTES
+    if calls == MANY:
+        assert resident() - half < GROWTH_BYTES
 
 
-async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     """Of the original's leaves, whose position has just changed hands."""
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0", options=[("grpc.primary_user_agent", "grpc-go/1.28.0")]) as child:
@@ -114,10 +126,10 @@ async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.
             return held_back[-1]
 
         monkeypatch.setattr(mgr.router, "register_pause", register_pause)
-        await leave(mesh, mgr, begin, lambda: sum(seconds >= limits.FIGHT_PAUSE_S for seconds in held_back))
+        await leave(mesh, mgr, calls, begin, lambda: sum(seconds >= limits.FIGHT_PAUSE_S for seconds in held_back))
 
 
-async def test_announcements_that_wait_for_a_parent(mesh: Mesh) -> None:
+async def test_announcements_that_wait_for_a_parent(mesh: Mesh, calls: int) -> None:
     proxy = await mesh.proxy(0, await free_address(), join=False)
     me = position("Worker/0/0")
     request = pb.PathDiscoveryReq(uuid="u", proxyPos=me, path=[me]).SerializeToString()
@@ -128,11 +140,11 @@ async def test_announcements_that_wait_for_a_parent(mesh: Mesh) -> None:
         await until(lambda: "writes to Worker/0/0" in {task.get_name() for task in asyncio.all_tasks()})
         announce = child.channel.unary_unary("/TaskNet/PathDiscovery")
         await leave(
-            mesh, proxy, lambda deadline: announce(request, timeout=deadline), lambda: held(proxy)["announcing"]
+            mesh, proxy, calls, lambda deadline: announce(request, timeout=deadline), lambda: held(proxy)["announcing"]
         )
 
 
-async def test_messages_in_flight(mesh: Mesh) -> None:
+async def test_messages_in_flight(mesh: Mesh, calls: int) -> None:
     """They end here with the time that their answers have, as they are on their way."""
     mgr = await mesh.mgr(ack_timeout=0.2)
     async with RawChild("Worker/0/0") as sender, RawChild("Worker/0/1") as mute:
@@ -151,11 +163,11 @@ async def test_messages_in_flight(mesh: Mesh) -> None:
                 before = counters.received
             return transfer(request, timeout=deadline)
 
-        await leave(mesh, mgr, begin, lambda: counters.received - before, together=100)
+        await leave(mesh, mgr, calls, begin, lambda: counters.received - before, together=100)
 
 
 @pytest.mark.parametrize("call", ["Ping", "Trace"])
-async def test_probes_without_an_answer(mesh: Mesh, call: str) -> None:
+async def test_probes_without_an_answer(mesh: Mesh, call: str, calls: int) -> None:
     """Over 16 connections, each with as many series as it may have."""
     mgr = await mesh.mgr()
     async with LinkChild("Worker/0/0") as mute, contextlib.AsyncExitStack() as stack:
@@ -172,12 +184,12 @@ async def test_probes_without_an_answer(mesh: Mesh, call: str) -> None:
         turn = cycle(probes)
         waiting = mgr.router.children.by_id[1].in_flight
         await leave(
-            mesh, mgr, lambda deadline: next(turn)(request, timeout=deadline), lambda: waiting.count, len(probes)
+            mesh, mgr, calls, lambda deadline: next(turn)(request, timeout=deadline), lambda: waiting.count, len(probes)
         )
 
 
-async def test_looks_at_the_tree(mesh: Mesh) -> None:
+async def test_looks_at_the_tree(mesh: Mesh, calls: int) -> None:
     mgr = await mesh.mgr()
     async with grpc.aio.insecure_channel(mgr.address or "") as channel:
         tree: Any = channel.unary_unary(f"/{STATUS_SERVICE}/Tree")
-        await leave(mesh, mgr, lambda deadline: tree(b"", timeout=deadline), lambda: TOGETHER)
+        await leave(mesh, mgr, calls, lambda deadline: tree(b"", timeout=deadline), lambda: TOGETHER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -48,8 +48,11 @@ async def played(*names: str) -> None:
                 assert problems(scenario, [*result.seen, each]) and problems(scenario, result.seen[:place])
 
 
-async def test_a_fault_stops_a_process_and_resets_its_device() -> None:
-    await played("level-3-to-5", "one-round", "request-again")
+@pytest.mark.parametrize(
+    "names", [["one-round"], pytest.param(["level-3-to-5", "request-again"], marks=pytest.mark.more)], ids=" ".join
+)
+async def test_a_fault_stops_a_process_and_resets_its_device(names: Sequence[str]) -> None:
+    await played(*names)
 
 
 @pytest.mark.long

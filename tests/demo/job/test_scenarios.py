@@ -21,6 +21,7 @@ from tests.demo.conftest import PLAYED_BY
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
+@pytest.mark.more
 async def test_scenarios_leave_the_expected_evidence_and_each_piece_of_it_counts() -> None:
     """All are played once, in one test, so that no two test processes play them."""
     shown: list[Result] = []
