@@ -136,6 +136,7 @@ def test_the_default_size() -> None:
         assert 0 < sends["p50_us"] <= sends["p99_us"]
 
 
+@pytest.mark.more
 def test_another_size() -> None:
     with running("--nodes", "3", "--workers", "6", "--json") as started:
         code, stdout, stderr = started.finish()

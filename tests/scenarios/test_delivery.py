@@ -33,7 +33,7 @@ async def drain(node: WatchedNode, count: int) -> list[str]:
 @pytest.mark.parametrize("kinds", ["sync", "async", "mixed"])
 async def test_messages_of_one_sender_arrive_in_order(mesh: Mesh, kinds: str) -> None:
     mgr, one, other = await two_nodes(mesh)
-    count = 150
+    count = 60
     for sender, receiver in ((one, other), (mgr, other), (one, mgr)):
         reader = asyncio.create_task(drain(receiver, count))
         for i in range(count):

@@ -57,7 +57,11 @@ class Without(Stage):
             super().write_reset()
 
 
-@pytest.mark.parametrize("chosen", [QUICK, pytest.param(SCENARIOS, marks=pytest.mark.long)], ids=["quick", "all"])
+@pytest.mark.parametrize(
+    "chosen",
+    [pytest.param(QUICK, marks=pytest.mark.more), pytest.param(SCENARIOS, marks=pytest.mark.long)],
+    ids=["quick", "all"],
+)
 async def test_scenarios_without_a_step_fail(chosen: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scenarios, "Stage", Without)
     for result in await play_all(chosen, lambda _: None):
