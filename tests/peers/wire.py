@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -177,7 +176,7 @@ class NotAParent:
         self.address = ""
         self.connections: asyncio.Queue[None] = asyncio.Queue()
         self._server: asyncio.Server | None = None
-        self._closes: list[Callable[[], None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> NotAParent:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -188,8 +187,8 @@ class NotAParent:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         await _close(self._server)
-        for close in self._closes:
-            close()
+        for writer in self._writers:
+            writer.transport.abort()
         await self._server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -198,7 +197,7 @@ class NotAParent:
             writer.transport.abort()
             return
         self.connections.put_nowait(None)
-        self._closes.append(writer.transport.abort)
+        self._writers.append(writer)
         writer.write(self._answer)
         if self._hang_up:
             writer.close()
