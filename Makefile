@@ -46,8 +46,8 @@ CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tes
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 
-# Tests wait for more than half of their time: 3 processes at a time leave a fifth of two cores idle, 4 do not. More cost more: each
-# collects all tests, and waits for a processor. Tests with a common laboratory or browser stay together.
+# Tests wait for two thirds of their time: with 6 processes at a time, two cores are busy for nine tenths. More cost more, as each collects
+# all tests. Tests with a common laboratory or browser stay together.
 SIDE_BY_SIDE = -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
 # Without compiled files, each of thousands of processes compiles what it imports, and pytest rewrites each test again.
