@@ -67,7 +67,7 @@ demo: .venv/stamp-demo  ## show a mesh of processes at work (ARGS="--json" for o
 test: .venv/stamp-compiled  ## run the tests with the newest dependencies (ARGS="-k router")
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-more: .venv/stamp-test  ## run the tests that would make `make test` too long: scenarios over batched links, whole demos, and the benchmarks
+more: .venv/stamp-test  ## run the tests that make `make test` too long: further links, loads, any bytes, whole demos, and the benchmarks
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "more and not long and not matrix and not mixed" $(ARGS)
 
 # Not `pytest --cov=taskd_net.core`: coverage imports the package to find that, forgets it, and grpc is imported twice.
@@ -250,9 +250,9 @@ clean:  ## remove the environments and the files of the tools
 .venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python .venv-release/bin/python \
   $(TORCH_RANGE:%=.venv-torch-%/bin/python) $(FURTHER:%=.venv-3.%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
+	@"$(PYTHON)" -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	@echo "setting up $(@D:/bin=): half a minute, and longer where packages are downloaded"
-	@$(PYTHON) -m venv $(@D:/bin=)
+	@"$(PYTHON)" -m venv $(@D:/bin=)
 
 .venv/stamp-demo: pyproject.toml | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' $(PIP_FAILED)

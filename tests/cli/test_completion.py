@@ -110,7 +110,7 @@ async def test_keys_in_a_shell_complete_a_command_and_a_position(mesh: Mesh, tmp
     (tmp_path / kind.file).write_text(kind.lines + "\n")
     command = tmp_path / "bin" / "taskd-net"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m taskd_net.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m taskd_net.cli "$@"\n')
     command.chmod(0o755)
     home = {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")}
     path = f"{command.parent}:{os.environ['PATH']}"

@@ -17,7 +17,7 @@ from tests.faults.controlled import ControlledProcess
 from tests.faults.figures import Figures
 from tests.faults.lab import Lab
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.more]
 
 PROCESSES = 4
 WINDOW_S = 0.010

@@ -19,7 +19,7 @@ from tests.faults.conftest import Form
 from tests.faults.figures import Figures
 from tests.faults.lab import Lab, Member
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.more]
 
 MIB = 1 << 20
 

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.faults.controlled import ROOT
 
 
+@pytest.mark.more
 def test_a_few_seconds() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.soak", "0.05", "--workers", "2"],

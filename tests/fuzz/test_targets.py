@@ -307,6 +307,7 @@ SLOW = ("configuration", "device_reports", "job_reports")
 """Targets that read the input many times."""
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_bytes(name: str) -> None:
     strategy = STRATEGIES[name]

@@ -31,10 +31,10 @@ LATER = {form.format(name) for name in OTHERS for form in ("{}", "{}-from-above"
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    """The target of an attack: a parent's strikes wait for its child, for 5 s each."""
+    """The target of an attack: strikes of a parent wait for its child, for 5 s each, and announcements are large."""
     if name in LATER:
         return [pytest.mark.matrix]
-    return [pytest.mark.more] if ATTACKS[name].from_above else []
+    return [pytest.mark.more] if ATTACKS[name].from_above or "announcements" in name else []
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in ATTACKS])
