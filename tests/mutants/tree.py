@@ -90,6 +90,7 @@ class Tree:
         names.write_text("".join(f"{test}\n" for test in tests))
         command = [
             *(sys.executable, "-m", "pytest", "-x", "-q", "-q", "-n", "0", "--tb=line", "-p", "tests.mutants.recorder"),
+            *("-m", "not long and not matrix and not mixed"),  # those of `make more`, too
             *("-p", "no:cacheprovider", *options, f"@{names}"),
         ]
         environment = {**os.environ, "PYTHONPATH": str(self.folder), VARIABLE: str(self._record)}
