@@ -381,6 +381,8 @@ class Mesh:
             parent.children.append(node)
             node.cut = False
         node.router = self._router(node.position)
+        # Events of its earlier life may have armed it since then.
+        node.armed = float("inf")
         node.running = True
         node.joined = node.parent is None
         self._connect(node)
