@@ -123,7 +123,7 @@ async def test_manager_that_was_replaced_leaves_the_job(tmp_path: Path, monkeypa
             assert (await agent.command()).code == 210
             assert isinstance(manager._keeping, EtcdKeeping)
             leader, other = manager._keeping.leader, Leader(client, place, "b", get_logger())
-            # Where the Manager notices the end of its lease before the claim, it leads again.
+            # A Manager that notices the end of its lease before the claim leads again.
             async with asyncio.timeout(SOON):
                 while True:
                     assert leader._lease is not None
