@@ -115,13 +115,13 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
 
     async with Command("top", "--at", job.mgr.address, "--interval", "0.2", "--json", "--role", "Worker") as top:
         # Beside the lines, which come five times a second: who reads one after each message falls behind them.
-        sending = asyncio.create_task(_send_on(job.proxies[0].address))
+        seen = asyncio.Event()
+        sending = asyncio.create_task(_send_until(seen, job.proxies[0].address))
         rates: dict[str, Any] = {}
         while not rates.get("Worker/0/0", {}).get("down_messages"):
             rates = json.loads(await top.line())["rates"]
-        sending.cancel()
-        await asyncio.wait([sending])
-        assert sending.cancelled()
+        seen.set()
+        await soon(sending, PATIENCE_S)
         top.signal(signal.SIGTERM)
         await top.rest()
         assert await top.exit_code() == -signal.SIGTERM
@@ -140,9 +140,9 @@ async def test_watch_shows_it_again_and_top_shows_rates(job: Job) -> None:
     assert states == {"Worker/0/0": "joined", "Worker/0/1": "joined"}
 
 
-async def _send_on(proxy: str) -> None:
-    """Send messages, one after another."""
-    while True:
+async def _send_until(seen: asyncio.Event, proxy: str) -> None:
+    """Send messages, one after another. Each sender leaves: one that is killed as it registers may join afterwards."""
+    while not seen.is_set():
         assert (await run("send", "Worker/0/0", "x", "--upstream", proxy))[0] == 0
 
 
