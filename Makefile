@@ -50,6 +50,8 @@ CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 # all tests. Tests with a common laboratory or browser stay together.
 SIDE_BY_SIDE = -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=4
 
+MORE = "more and not long and not matrix and not mixed"
+
 # Without compiled files, each of thousands of processes compiles what it imports, and pytest rewrites each test again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -68,7 +70,7 @@ test: .venv/stamp-compiled  ## run the tests with the newest dependencies (ARGS=
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 more: .venv/stamp-test  ## run the tests that make `make test` too long: further links, loads, any bytes, whole demos, and the benchmarks
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "more and not long and not matrix and not mixed" $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m $(MORE) $(ARGS)
 
 # Not `pytest --cov=taskd_net.core`: coverage imports the package to find that, forgets it, and grpc is imported twice.
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
@@ -132,7 +134,8 @@ pythons: .venv/stamp-test  ## run the tests with Python 3.12 and 3.13 where they
 	    echo "Python 3.$$minor: not tried, because it is not installed here"; continue; }; \
 	  echo "Python 3.$$minor"; \
 	  $(MAKE) -s --no-print-directory "PYTHON=$$python" .venv-3.$$minor/stamp && \
-	  .venv-3.$$minor/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS) || exit 1; done
+	  .venv-3.$$minor/bin/python -m pytest $(SIDE_BY_SIDE) $(ARGS) && \
+	  .venv-3.$$minor/bin/python -m pytest $(SIDE_BY_SIDE) -m $(MORE) $(ARGS) || exit 1; done
 
 oldest: .venv-oldest/stamp  ## run the tests marked `oldest` with the oldest supported dependencies
 	@.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) -m "oldest and not long and not matrix and not mixed and not newest" $(ARGS)

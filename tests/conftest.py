@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from test to test, or both where it stands alone. Elsewhere the kind of the tests is left out, and each other kind
     has one loop: in one half of the scenarios direct links have asyncio's and batched ones uvloop's, in the other half
     it is the other way round. Where direct links stand alone they have both. `make more` has those over batched links
-    whose scenario has direct ones, too.
+    and over the four calls whose scenario has direct ones, too: a mixed mesh has all three.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     kinds: defaultdict[str, set[object]] = defaultdict(set)
@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         other_loop = not has_both and loop is not None and loop[1] != ("asyncio", "uvloop")[turn % 2]
         if other_loop or (kind == "memory" and not about_links):
             item.add_marker("matrix")
-        elif kind == "batched" and "direct" in kinds[scenario] and not about_links:
+        elif kind in ("batched", "tasknet") and "direct" in kinds[scenario] and not about_links:
             item.add_marker("more")
 
 

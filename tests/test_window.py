@@ -127,7 +127,7 @@ def test_width_that_is_none(width: object) -> None:
         Window(width)
 
 
-@pytest.mark.parametrize("links", ["batched", "tasknet"])
+@pytest.mark.parametrize("links", ["batched", pytest.param("tasknet", marks=pytest.mark.more)])
 async def test_two_thousand_sends_arrive(links: Literal["batched", "tasknet"]) -> None:
     """All at once they are refused in part; with `send_all` every one is acknowledged, also into an inbox of 8."""
 

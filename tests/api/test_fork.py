@@ -58,14 +58,14 @@ CHILDREN = {
     "multiprocessing-spawn": 3,
     "exec": 3,
 }
-"""Children by way of a start, in `make matrix`; otherwise a quarter: a fault that strikes by chance shows in many."""
+"""Children by way of a start, in `make matrix`; otherwise an eighth: a fault that strikes by chance shows in many."""
 
 
 @pytest.mark.oldest
 @pytest.mark.parametrize(
     ("way", "children"),
     [
-        *((way, max(2, children // 4)) for way, children in CHILDREN.items()),
+        *((way, max(2, children // 8)) for way, children in CHILDREN.items()),
         *(pytest.param(way, children, marks=pytest.mark.matrix) for way, children in CHILDREN.items()),
     ],
 )

@@ -116,6 +116,7 @@ def running(*arguments: str, **environment: str) -> Iterator[Running]:
                 process.kill()
 
 
+@pytest.mark.more
 @pytest.mark.oldest
 def test_the_default_size() -> None:
     with running("--json") as started:
@@ -191,7 +192,11 @@ def test_bad_arguments(arguments: list[str], reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(signal.SIGINT, "taskd-net demo"), (signal.SIGINT, "have joined"), (signal.SIGTERM, "have joined")],
+    [
+        pytest.param(signal.SIGINT, "taskd-net demo", marks=pytest.mark.more),
+        (signal.SIGINT, "have joined"),
+        (signal.SIGTERM, "have joined"),
+    ],
 )
 def test_a_signal_ends_everything(number: signal.Signals, moment: str) -> None:
     with running("--nodes", "1", "--workers", "2", "--json") as started:
@@ -247,6 +252,7 @@ def test_a_killed_controller_leaves_no_orphans() -> None:
         assert alive == []
 
 
+@pytest.mark.more
 def test_a_worker_that_dies_is_the_reason_to_fail() -> None:
     with running("--workers", "4", "--json") as started:
         started.until("have joined")

@@ -18,15 +18,22 @@ pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part 
 FOLDERS: Final = ("taskd_net", "tests", "benchmarks", "examples")
 AVOIDED: Final = re.compile(r"\W*(What|Who|Whom|How|Where|When|Whether|Which|Why|Whoever|Whatever|That|Those)\b")
 """First words that hide the noun: "Admission checks for messages", not "What a message has to pass"."""
+STATEMENTS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of a syntax tree that list statements, or parts of one that have some."""
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """The docstrings of a module with their lines, those of attributes included."""
-    for node in ast.walk(ast.parse(source)):
-        for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+    # `ast.walk` would visit expressions, too: most of the tree.
+    parents: list[ast.AST] = [ast.parse(source)]
+    while parents:
+        parent = parents.pop()
+        for statement in chain.from_iterable(getattr(parent, name, ()) for name in STATEMENTS):
             match statement:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     yield statement.lineno, text
+                case _:
+                    parents.append(statement)
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:

@@ -156,6 +156,7 @@ async def carried_out(command: Command, places: Places, folder: Path) -> str:
     return "" if code in allowed else f"ended with {code}: {output}{run.errors}"
 
 
+@pytest.mark.more
 async def test_every_command_is_understood_and_carried_out(tmp_path: Path) -> None:
     known = chosen()
     assert len(known) > 40

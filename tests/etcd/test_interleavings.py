@@ -92,7 +92,7 @@ def test_takeover_at_each_point_of_a_commit(done: int) -> None:
 
 # `make etcd` has all; the places that are left out here are between two others.
 @pytest.mark.parametrize(
-    "requests", [pytest.param(number, marks=[pytest.mark.more] if number % 2 else []) for number in range(7)]
+    "requests", [pytest.param(number, marks=[pytest.mark.more] if number % 3 else []) for number in range(7)]
 )
 @pytest.mark.parametrize("answer", ["late", "slow", "lost", "twice", "away"])
 def test_each_request_of_a_commit_without_an_answer_in_time(answer: str, requests: int) -> None:

@@ -374,6 +374,7 @@ def test_a_plain_set_of_faults_agrees(events: list[tuple[str, bool]], mode: Mode
         assert bool(scene.out()) is expected
 
 
+@pytest.mark.more
 def test_a_year_of_events_for_16_devices() -> None:
     """An event every five minutes, some of them doubled, late or from the future; most steps end, some do not."""
     rules = read_rules(shipped(Edition.CURRENT), Edition.CURRENT)[0]

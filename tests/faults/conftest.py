@@ -106,11 +106,11 @@ def links(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def over_links(*pairs: tuple[Form, str]) -> pytest.MarkDecorator:
-    """Run a test in these forms, each over a kind of link."""
-    params = [
-        pytest.param(form, kind, id=f"{form.name}-{kind}", marks=[pytest.mark.long] if form.long else [])
-        for form, kind in pairs
-    ]
+    """Run a test in these forms, each over a kind of link. The short form over batched links is in `make more`."""
+    params = []
+    for form, kind in pairs:
+        marks = [pytest.mark.long] if form.long else [pytest.mark.more] if kind == "batched" else []
+        params.append(pytest.param(form, kind, id=f"{form.name}-{kind}", marks=marks))
     return pytest.mark.parametrize(("form", "links"), params, indirect=True, scope="module")
 
 

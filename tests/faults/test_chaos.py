@@ -50,6 +50,7 @@ def lab(form: Form, tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.mark.more
 def test_chaos(lab: Lab, form: Form, figures: Figures) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.more
 async def test_the_guide_shows_what_the_commands_print(tmp_path: Path) -> None:
     """Run all situations at once, because most of the time is waiting."""
 

@@ -15,6 +15,7 @@ from tests.documents.pages import PAGES, ROOT
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the Makefile is part of a checkout")
 
 
+@pytest.mark.more
 def test_without_a_network_it_ends_in_words(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)

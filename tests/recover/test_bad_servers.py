@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Final
@@ -43,8 +43,18 @@ ORDERS: Final[dict[str, Any]] = {
 """A good message of each stream that the client reads by itself."""
 
 each_call = pytest.mark.parametrize("rpc", UNARY, ids=lambda rpc: rpc.name)
-each_stream = pytest.mark.parametrize("rpc", STREAMS, ids=lambda rpc: rpc.name)
-each_order = pytest.mark.parametrize("rpc", [rpc for rpc in STREAMS if rpc.name in ORDERS], ids=lambda rpc: rpc.name)
+ORDER_STREAMS: Final = [rpc for rpc in STREAMS if rpc.name in ORDERS]
+
+
+def each(rpcs: Sequence[Rpc[Any, Any]]) -> pytest.MarkDecorator:
+    """Run a test with each of these."""
+    return pytest.mark.parametrize("rpc", rpcs, ids=lambda rpc: rpc.name)
+
+
+def first(rpcs: Sequence[Rpc[Any, Any]]) -> pytest.MarkDecorator:
+    """Run a test with each of these, those after the first in `make more`."""
+    params = [pytest.param(rpc, marks=[pytest.mark.more] if number else []) for number, rpc in enumerate(rpcs)]
+    return pytest.mark.parametrize("rpc", params, ids=[rpc.name for rpc in rpcs])
 
 
 def test_all_methods_are_here() -> None:
@@ -111,7 +121,7 @@ async def test_bad_answer_is_an_error_with_its_cause(clusterd: ClusterD, rpc: Rp
         assert (await client.call(rpc, rpc.request())).code == 0, "the next call is not affected"
 
 
-@each_order
+@each(ORDER_STREAMS)
 async def test_garbage_in_a_stream_of_orders_is_counted_and_the_next_order_is_taken(
     clusterd: ClusterD, rpc: Rpc[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,7 +133,7 @@ async def test_garbage_in_a_stream_of_orders_is_counted_and_the_next_order_is_ta
     assert f"clusterd_order_unreadable clusterd={clusterd.address} job=J stream={rpc.name}" in caplog.text
 
 
-@each_stream
+@each(STREAMS)
 @pytest.mark.parametrize("end", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNIMPLEMENTED, None])
 async def test_stream_that_breaks_is_an_error_with_its_cause(
     clusterd: ClusterD, rpc: Rpc[Any, Any], end: grpc.StatusCode | None
@@ -145,7 +155,7 @@ async def test_stream_that_breaks_is_an_error_with_its_cause(
     assert got == [GARBAGE]
 
 
-@each_stream
+@each(STREAMS)
 async def test_huge_message_breaks_its_stream(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     clusterd.first[rpc.name] = [bytes(limits.RECEIVE_BYTES + 1)]
     async with client_of(clusterd.address) as client:
@@ -178,7 +188,7 @@ async def test_call_without_an_answer_ends_in_time_or_with_close(clusterd: Clust
         silence.set()
 
 
-@each_stream
+@each(STREAMS)
 async def test_stream_that_never_speaks_ends_with_close(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     async with client_of(clusterd.address) as client:
         reading = asyncio.create_task(client.read(rpc, rpc.request(), nothing))
@@ -216,7 +226,7 @@ async def test_subscription_survives_a_step_without_an_answer(
 # ---- floods
 
 
-@each_stream
+@first(STREAMS)
 async def test_flood_is_read_whole_and_delays_no_call(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     got: list[bytes] = []
 
@@ -232,7 +242,7 @@ async def test_flood_is_read_whole_and_delays_no_call(clusterd: ClusterD, rpc: R
     assert got == [str(number).encode() for number in range(FLOOD)]
 
 
-@each_order
+@first(ORDER_STREAMS)
 async def test_flood_of_orders_is_taken_whole(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     taken: list[Event] = []
     done = asyncio.Event()

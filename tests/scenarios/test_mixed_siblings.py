@@ -1,8 +1,8 @@
 """A Proxy of the original beside one of ours: reachability, and no poisoned links.
 
 Below a parent of the original, a message from one node may poison its siblings' links. So every node sends to every
-form of destination, and afterwards a hundred messages go to each place. `pytest --rewrite-matrix` writes the table in
-`docs/interop.md`.
+form of destination, and afterwards a hundred messages go to each place. `pytest -m more --rewrite-matrix` writes the
+table in `docs/interop.md`.
 """
 
 import asyncio
@@ -163,6 +163,7 @@ async def poisoned(tree: Siblings) -> dict[str, str]:
     return {place: YES if codes == {0} else str(sorted(codes)) for place, codes in cells.items()}
 
 
+@pytest.mark.more
 async def test_siblings(mesh: Mesh, theirs: Originals, request: pytest.FixtureRequest) -> None:
     async with asyncio.TaskGroup() as group:
         trees = {above: group.create_task(observe(above, mesh, theirs)) for above in ABOVE}

@@ -1,6 +1,6 @@
 """Every combination of ours and the original's in the four roles, with the results in `docs/interop.md`.
 
-`make test` observes half of the trees, and `make matrix` compares the whole table. This writes it:
+`make more` observes half of the trees, and `make matrix` compares the whole table. This writes it:
 `pytest -m matrix -k test_matrix --rewrite-matrix tests/scenarios`.
 Rules here define the expectation; the table has the observation.
 """
@@ -267,6 +267,7 @@ async def seen_in(trees: Sequence[Combination], mesh: Mesh, theirs: Originals) -
     return seen
 
 
+@pytest.mark.more
 async def test_half_of_the_matrix(mesh: Mesh, theirs: Originals) -> None:
     """The half with an even number of theirs, in which any three roles have each of their combinations."""
     half = [kinds for kinds in EVERY if sum(kinds) % 2 == 0]

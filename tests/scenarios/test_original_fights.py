@@ -90,6 +90,7 @@ async def late_acks(mesh: Mesh, theirs: Originals, messages: int, senders: int, 
     assert not proxy.down.shifted
 
 
+@pytest.mark.more
 @pytest.mark.timeout(240)
 async def test_late_acks_through_a_proxy_of_theirs(mesh: Mesh, theirs: Originals) -> None:
     await late_acks(mesh, theirs, 4_000, 20, slow=6)

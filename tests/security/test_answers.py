@@ -58,9 +58,12 @@ async def ended(mesh: Mesh, others: Bystanders) -> None:
 
 @pytest.mark.parametrize(
     ("mesh", "reads"),
-    [("batched", True), ("batched", False), ("tasknet", False)],
+    [
+        pytest.param("batched", True, id="never confirms"),
+        pytest.param("batched", False, id="never reads"),
+        pytest.param("tasknet", False, id="the four calls, never reads", marks=pytest.mark.more),
+    ],
     indirect=["mesh"],
-    ids=["never confirms", "never reads", "the four calls, never reads"],
 )
 async def test_parent_that_takes_no_answers(mesh: Mesh, reads: bool) -> None:
     """Its child ends the stream, and joins again without the answers of the stream before."""

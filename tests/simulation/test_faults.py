@@ -323,5 +323,11 @@ def height(node: Node) -> int:
     return max((1 + height(child) for child in node.children), default=0)
 
 
-TestFaults = Faults.TestCase
+class FewFaults(Faults):
+    """The same with fewer examples, for `make test`."""
+
+
+TestFaults = pytest.mark.more(Faults.TestCase)
 TestFaults.settings = settings(stateful_step_count=40, report_multiple_bugs=False)
+TestFewFaults = FewFaults.TestCase
+TestFewFaults.settings = settings(TestFaults.settings, max_examples=30)

@@ -197,6 +197,7 @@ class AnotherNode(Impatient):
         self._patience = 3.0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "stage", "problem"),
     [

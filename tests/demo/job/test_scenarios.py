@@ -136,6 +136,7 @@ class NoPlugin(Impatient):
         await super().start_mgr()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "stage", "problem"),
     [
@@ -153,6 +154,7 @@ async def test_scenario_with_a_broken_step_fails(name: str, stage: type[Stage], 
     assert problem in result.problems
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

@@ -159,6 +159,7 @@ async def test_a_kill_at_each_stage_of_a_short_flow() -> None:
     check(await play(BY_NAME["hot-switch-timeout-manager-killed"]))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "name", [name if name == "retry" else pytest.param(name, marks=pytest.mark.long) for name in BREAKS]
 )
