@@ -24,7 +24,8 @@ def main() -> None:
     config = {"UpstreamAddr": options.manager, "ListenPort": options.listen_port, "ServerRank": options.rank}
     if not taskd_net.init_taskd_proxy(config):
         sys.exit(1)  # the log says why
-    print(f"listening on port {options.listen_port}", flush=True)  # joins the Manager in the background
+    # Joins the Manager in the background, whichever of them starts first.
+    print(f"listening on port {options.listen_port}; its Manager at {options.manager}: `taskd-net mgr`", flush=True)
     signal.sigwait(STOP)
     taskd_net.destroy_taskd_proxy()
 

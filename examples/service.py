@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import signal
 
-from taskd_net import Body, Message, Node, NodeConfig, Position
+from taskd_net import Body, Message, Node, NodeConfig, NodeTimeout, Position
 
 
 async def checkpoint(node: Node, request: Message) -> None:
@@ -30,7 +30,11 @@ async def main() -> None:
 
     config = NodeConfig.agent(server_rank=options.rank, upstream=options.upstream, service=True)
     async with Node(config) as node, asyncio.TaskGroup() as tasks:
-        await node.joined()
+        try:
+            await node.joined(timeout=3.0)
+        except NodeTimeout as error:
+            print(f"{error}; start `taskd-net mgr` and `taskd-net proxy`", flush=True)
+            await node.joined()
         print(f"{node.position} has joined", flush=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             # Drains, and then ends the loop below.

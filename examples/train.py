@@ -33,6 +33,9 @@ def main() -> None:
     taskd_net.register_handler("CHECKPOINT", on_checkpoint)
     taskd_net.init_taskd_worker(rank_id=int(os.environ["RANK"]))
     taskd_net.start_taskd_worker()
+    # True when the Manager has it, False after 3 s.
+    if not taskd_net.send_to_manager(0, "START", f"{options.steps} steps"):
+        print("no Manager: start `taskd-net mgr` and `taskd-net proxy`; the training goes on without", flush=True)
 
     weight = 0.0
     for step in range(1, options.steps + 1):

@@ -73,6 +73,24 @@ async def test_job_of_the_examples(tmp_path: Path) -> None:
         await manager.ended_by(signal.SIGINT)
 
 
+async def test_without_a_mesh_each_says_what_to_start(tmp_path: Path) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    worker = {"TASKD_NET_UPSTREAM": nowhere, "LOCAL_WORLD_SIZE": "1", "RANK": "0"}
+    async with (
+        Example("manager.py", cwd=tmp_path, env={"POD_IP": OWN_IP}) as manager,
+        Example("proxy.py", "--manager", OWN_IP, "--listen-port", free_port(), cwd=tmp_path) as proxy,
+        Example("train.py", "--steps", 1, cwd=tmp_path, env=worker) as training,
+        Example("service.py", "--upstream", nowhere, cwd=tmp_path) as service,
+    ):
+        assert "`taskd-net proxy`" in await manager.line()
+        assert f"{OWN_IP}: `taskd-net mgr`" in await proxy.line()
+        assert "start `taskd-net mgr` and `taskd-net proxy`" in await training.line()
+        assert f"nobody listens at {nowhere}; start `taskd-net mgr`" in await service.line()
+        assert (await training.rest(), await training.exit_code()) == ("", 0)
+        await proxy.ended_by(signal.SIGTERM)
+        await manager.ended_by(signal.SIGTERM)
+
+
 def test_every_example_is_run_here_and_fits_on_a_page() -> None:
     """The first example that a user copies."""
     text = Path(__file__).read_text()
