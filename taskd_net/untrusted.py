@@ -74,11 +74,16 @@ def json_value(text: str) -> object:
 
 
 def shown(value: object) -> str:
-    """A value for an error text: its `repr`, cut to `SHOWN_CHARS` characters and a few levels."""
+    """A value for an error text: its `repr`, cut to a few levels, and in the middle to `SHOWN_CHARS` characters."""
     try:
-        return _short.repr(value)
+        text = _short.repr(value)
     except ValueError:  # an int of thousands of digits
         return f"<{type(value).__name__}>"
+    if len(text) <= SHOWN_CHARS:
+        return text
+    # `reprlib` cuts each item of a list or dict for itself.
+    half = (SHOWN_CHARS - len(_short.fillvalue)) // 2
+    return f"{text[:half]}{_short.fillvalue}{text[-half:]}"
 
 
 def printable(text: str) -> str:

@@ -81,11 +81,16 @@ def nested() -> object:
 
 @pytest.mark.parametrize(
     "value",
-    [nested(), {"a": nested()}, "x" * 10**6, 10**5000, {"k" * 10**6: 1}],
-    ids=["list", "dict", "text", "int", "key"],
+    [nested(), {"a": nested()}, "x" * 10**6, 10**5000, {"k" * 10**6: 1}, [{"\U00018cd6" * 9: "\x1f" * 99}] * 3],
+    ids=["list", "dict", "text", "int", "key", "escapes"],
 )
 def test_value_in_an_error_text_is_short(value: object) -> None:
-    assert len(shown(value)) <= 3 * SHOWN_CHARS
+    assert len(shown(value)) <= SHOWN_CHARS
+
+
+def test_long_value_keeps_its_beginning_and_its_end() -> None:
+    text = shown([f"item {number}" for number in range(5)] * 2)
+    assert text.startswith("['item 0', 'item 1'") and "..." in text and text.endswith("]")
 
 
 def test_values_are_shown_as_they_are_written() -> None:
