@@ -52,6 +52,15 @@ def test_a_device_keeps_its_most_serious_faults() -> None:
     assert len(faults) == editions.CODES_PER_DEVICE and L6 in faults and L1 not in faults
 
 
+def test_the_least_serious_fault_of_a_full_device_gives_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editions, "CODES_PER_DEVICE", 3)
+    scene = Scene()
+    for code in (L4, L3, L5, L6):
+        scene.send(code, at=1.0)
+    ((_, value),) = _values(scene.policy)
+    assert set(value["faults"]) == {L4, L5, L6} and scene.policy.counts.not_remembered == 1
+
+
 def test_devices_beyond_the_bound_are_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editions, "DEVICES", 2)
     scene = Scene(read(CODES, frequency(EventId=L6, Times=2))[0])
