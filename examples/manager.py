@@ -30,7 +30,7 @@ def main() -> None:
         sys.exit(1)  # the log says why
     serving = threading.Thread(target=taskd_net.start_taskd_manager)
     serving.start()
-    print("serving; the Proxy of a node: `taskd-net proxy`", flush=True)
+    print("serving; `taskd-net proxy` starts the Proxy of a node", flush=True)
     seen: dict[object, str] = {}
     while signal.sigtimedwait(STOP, 0.2) is None:
         print_new(seen)

@@ -25,7 +25,9 @@ def main() -> None:
     if not taskd_net.init_taskd_proxy(config):
         sys.exit(1)  # the log says why
     # Joins the Manager in the background, whichever of them starts first.
-    print(f"listening on port {options.listen_port}; its Manager at {options.manager}: `taskd-net mgr`", flush=True)
+    print(
+        f"listening on port {options.listen_port}; `taskd-net mgr` starts its Manager at {options.manager}", flush=True
+    )
     signal.sigwait(STOP)
     taskd_net.destroy_taskd_proxy()
 

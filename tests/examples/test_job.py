@@ -83,7 +83,7 @@ async def test_without_a_mesh_each_says_what_to_start(tmp_path: Path) -> None:
         Example("service.py", "--upstream", nowhere, cwd=tmp_path) as service,
     ):
         assert "`taskd-net proxy`" in await manager.line()
-        assert f"{OWN_IP}: `taskd-net mgr`" in await proxy.line()
+        assert f"`taskd-net mgr` starts its Manager at {OWN_IP}" in await proxy.line()
         assert "start `taskd-net mgr` and `taskd-net proxy`" in await training.line()
         assert f"nobody listens at {nowhere}; start `taskd-net mgr`" in await service.line()
         assert (await training.rest(), await training.exit_code()) == ("", 0)
