@@ -63,7 +63,7 @@ async def _connect(host: str, port: int) -> Finding | None:
     except OSError as error:
         if error.errno == errno.ECONNREFUSED:
             text = f"nobody listens at {where}; the machine is there"
-            advice = "Start the parent, or correct --upstream: its first line says where it listens."
+            advice = "Start the parent, or correct the address: its first line says where it listens."
             if not host.startswith("127."):
                 advice += " A Mgr listens on 127.0.0.1 alone unless it is told otherwise: --listen 0.0.0.0:9601."
             return wrong("upstream", text, advice)
@@ -85,7 +85,7 @@ async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[
             return [ok("upstream", text), skipped("version", "it does not say"), skipped("clock", "it does not say")]
         case Kind.OTHER:
             text = f"{upstream} is a gRPC server, but not one of a mesh: it does not know the service TaskNet"
-            return [wrong("upstream", text, "Correct --upstream: the Mgr's port is usually 9601, a Proxy's 9602.")]
+            return [wrong("upstream", text, "Correct the address: the Mgr's port is usually 9601, a Proxy's 9602.")]
         case Kind.SILENT:
             return [_silent(upstream)]
         case Kind.NONE:
@@ -96,7 +96,7 @@ def _who(upstream: Address, position: Position, about: About) -> list[Finding]:
     who = f"{about.position} at {upstream}"
     if about.position.identity == position.identity:
         text = f"{who} has the position of this node: its upstream is itself, or somebody else has its rank"
-        return [wrong("upstream", text, "Correct --upstream; on each node --server-rank is another.")]
+        return [wrong("upstream", text, "Correct the address; on each node --server-rank is another.")]
     if about.position.role != Role.MGR and about.parent is None:
         text = f"{who} answers, but has no upstream itself at present: nothing gets further than there"
         return [warning("upstream", text, f"Run `taskd-net doctor proxy` on the machine of {about.position}.")]
@@ -176,9 +176,9 @@ async def _not_grpc(upstream: Address, tls: Tls | None) -> Finding:
     except OSError:
         text = f"{upstream} takes connections, but is no gRPC server"
         if tls is None:
-            return wrong("upstream", text, "Correct --upstream: something else listens there.")
+            return wrong("upstream", text, "Correct the address: something else listens there.")
         text += " with TLS: it speaks plain text, or something else listens there"
-        return wrong("upstream", text, "Give the parent the files of TLS, or this node none; or correct --upstream.")
+        return wrong("upstream", text, "Give the parent the files of TLS, or this node none; or correct the address.")
     if tls is None:
         text = f"{upstream} speaks TLS, and this node is configured for plain text"
         return wrong("upstream", text, "Give this node the files of TLS, or let the parent do without.")

@@ -143,7 +143,7 @@ async def test_report_for_people(mgr: WatchedNode) -> None:
         "skipped  tls       this node is configured for plain text",
         "ok       port      127.0.0.1 can be listened on, at any free port",
         f"wrong    upstream  nobody listens at {address}; the machine is there",
-        "                   Start the parent, or correct --upstream: its first line says where it listens.",
+        "                   Start the parent, or correct the address: its first line says where it listens.",
         "1 wrong, 0 to look at",
     ]
     code, output, _ = await run("doctor", "proxy", "--listen", "127.0.0.1:0", "--upstream", mgr.address)
