@@ -73,6 +73,7 @@ class Manager:
         self.node = BlockingNode(replace(node, standby=self._settings.in_etcd)).start()
         self._deciding: manager.Succession | None = None
         self._start = Once()
+        self._closing = False
         self._ending: SimpleQueue[None] = SimpleQueue()  # not an Event, whose lock a handler could wait for
 
     def begin(self) -> None:
@@ -84,9 +85,10 @@ class Manager:
         self._start.take()
 
         async def start(node: Node) -> None:
-            # Known from the first moment on, so that `close` in another thread finds it.
-            self._deciding = manager.Succession(node, self._settings)
-            await self._deciding.start()
+            # Known before the look at `_closing`, which `close` in another thread sets before it looks for this.
+            self._deciding = deciding = manager.Succession(node, self._settings)
+            if not self._closing:
+                await deciding.start()
 
         self.node.run(start)
 
@@ -101,6 +103,7 @@ class Manager:
     def close(self) -> None:
         """Leave the mesh, and end every thread."""
         self.end()
+        self._closing = True
         deciding, self._deciding = self._deciding, None
         if deciding is not None:
             self.node.run(lambda _: deciding.close())

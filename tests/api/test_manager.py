@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, Self
 
 import pytest
 
@@ -19,7 +20,7 @@ from taskd_net import BlockingNode, Code, NodeConfig, Position, api, job_limits
 from taskd_net.api import arguments, manager
 from taskd_net.body import Body
 from taskd_net.jobs.job import Job
-from taskd_net.manager import runtime
+from taskd_net.manager import Succession, runtime
 from taskd_net.observe.document import document
 from taskd_net.waiting import taken
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
@@ -228,6 +229,35 @@ def test_destroy_between_init_and_start(monkeypatch: pytest.MonkeyPatch, failure
         assert api.init_taskd_manager({}) and api.destroy_taskd_manager()
     assert api.start_taskd_manager() is False
     assert "init_taskd_manager first" in failures.only()
+
+
+def test_destroy_while_the_manager_is_about_to_start(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is already being closed: a Manager that started now would leave its state and a thread behind."""
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    assert api.init_taskd_manager({})
+    lock, ended = manager.slot.member.node._closing._lock, list[Future[bool]]()
+
+    def closing() -> bool:
+        free = lock.acquire(blocking=False)
+        if free:
+            lock.release()
+        return not free
+
+    class Late(Succession):
+        def __init__(self, *of: Any) -> None:
+            super().__init__(*of)
+            # In the node's thread, which the end of the node waits for.
+            ended.append(threads.submit(api.destroy_taskd_manager))
+            until(closing)
+
+        async def start(self) -> Self:
+            pytest.fail("it starts")
+
+    monkeypatch.setattr("taskd_net.manager.Succession", Late)
+    assert api.start_taskd_manager()
+    assert ended[0].result(SOON)
 
 
 SERVE = """
