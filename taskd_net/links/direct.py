@@ -309,10 +309,17 @@ class DirectLink(BatchedLink):
         if not self._closed:
             host.perform(self._router.signs_of_life(host.now(), self.link, self, seen=seen))
 
-    def ended(self) -> None:
-        """The other end writes no more, or the socket is gone."""
+    def left(self) -> None:
+        """The other end writes no more: it goes on over another socket."""
         self._ended.set()
-        self.close()
+        self._socket.reason = self._socket.reason or "the other end goes on over another connection"
+        super().left()
+
+    def ended(self) -> None:
+        """The other end has ended the link, or the socket is gone; after `left` that is no news."""
+        self._ended.set()
+        if not self._left:
+            self.close()
 
     def broken(self, reason: str) -> None:
         """The other end has broken the rules of the link."""

@@ -53,6 +53,11 @@ class _Incoming:
         self.position = link.position
         self.continues = greeting.continues
 
+    @property
+    def gone(self) -> bool:
+        """True if the child has closed the connection."""
+        return self._stream.closing()
+
     def session(self, link: Link) -> DirectLink:
         """Make the session of the link."""
         parent = self._parent

@@ -77,11 +77,10 @@ class Direct(Kind):
         except OSError as error:
             raise Unreachable(f"TLS of direct links: {error}") from error
         connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
-        stream, asking = DirectSocket(), Asking(way.parent)
+        loop, stream, asking = asyncio.get_running_loop(), DirectSocket(), Asking(way.parent)
         try:
-            async with asyncio.timeout(way.ack_timeout):
+            async with asyncio.timeout(way.ack_timeout) as limit:
                 name = None if context is None else way.server_name
-                loop = asyncio.get_running_loop()
                 local = connection.family == socket.AF_UNIX
                 make = loop.create_unix_connection if local else loop.create_connection
                 with handed_over(connection):
@@ -91,7 +90,11 @@ class Direct(Kind):
                 if Role(identity.role).is_leaf and not way.continues:
                     greeting += asking.greet(identity, way.ack_timeout)
                 stream.control(greeting)
-                first = await stream.first
+            # Without cancelling it: an answer that is there counts, however late this loop looks.
+            await asyncio.wait([stream.first], timeout=(limit.when() or 0.0) - loop.time())
+            if not stream.first.done():
+                raise TimeoutError
+            first = stream.first.result()
             if first is None:
                 raise Unreachable(f"{_offered(way, offer[0])}: {stream.reason}")
             kind, payload = first

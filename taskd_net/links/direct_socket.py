@@ -59,8 +59,11 @@ class Reader(Writer, Protocol):
     def answering(self, *, seen: bool) -> None:
         """The other end gives no sign of life, or gives one again."""
 
+    def left(self) -> None:
+        """The other end writes no more: it goes on over another socket."""
+
     def ended(self) -> None:
-        """The other end writes no more, or the socket is gone."""
+        """The other end has ended the link, or the socket is gone."""
 
     def broken(self, reason: str) -> None:
         """The other end has broken the rules of the link."""
@@ -267,7 +270,10 @@ class DirectSocket(asyncio.BufferedProtocol):
                     link.arrived_beside(kind, bytes(payload))
                 elif kind == Kind.END:
                     self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
-                    self._end()
+                    if payload:
+                        self._end()
+                    else:
+                        link.left()
                     return
                 elif kind != Kind.PONG:
                     raise FrameError(f"a frame of kind {kind}")

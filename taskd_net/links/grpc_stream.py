@@ -25,16 +25,22 @@ _STATUS: Final = {
     End.POSITION_TAKEN: grpc.StatusCode.ALREADY_EXISTS,
     End.CLOSING: grpc.StatusCode.UNAVAILABLE,
     End.ELSEWHERE: grpc.StatusCode.UNAVAILABLE,
+    End.BUSY: grpc.StatusCode.UNAVAILABLE,
     End.VIOLATION: grpc.StatusCode.RESOURCE_EXHAUSTED,
     End.UNKNOWN: grpc.StatusCode.UNKNOWN,
 }
 
 
 class _GrpcPipe:
-    """Either end of a stream of gRPC."""
+    """Either end of a stream of gRPC.
+
+    Attributes:
+        complete: as in `Pipe`.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.complete = False
 
     async def read(self) -> bytes | None:
         """The next message of the other end; None when the stream has ended."""
@@ -42,7 +48,11 @@ class _GrpcPipe:
             data = await self._stream.read()
         except _ENDED:
             return None
-        return data if isinstance(data, bytes) else None
+        if isinstance(data, bytes):
+            return data
+        # gRPC raises at the end of a stream whose status is not OK.
+        self.complete = True
+        return None
 
     async def write(self, data: bytes) -> bool:
         """Write a message to the other end. Returns False when the stream has ended."""
@@ -153,6 +163,11 @@ class IncomingStream:
         self._context = context
         self._make = make
         self._tells = tells
+
+    @property
+    def gone(self) -> bool:
+        """True if the child has closed the connection."""
+        return self._context.done()
 
     def session(self, link: Link) -> Session[bytes]:
         """Make the session of the link."""

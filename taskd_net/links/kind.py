@@ -49,6 +49,7 @@ class End(Enum):
     CLOSING = "the parent is closing"
     ELSEWHERE = "the Manager at the parent may not be the one that leads: try the other addresses"
     VIOLATION = Reason.VIOLATION.value
+    BUSY = "the older link does not come to rest: try again"
     # The original's own words.
     UNKNOWN = "un registry error"
 
@@ -157,6 +158,11 @@ class Incoming(Protocol):
     remote: Remote
     position: Position
     continues: bool
+
+    @property
+    def gone(self) -> bool:
+        """True if the child has closed the connection."""
+        ...
 
     def session(self, link: Link) -> Session[Any]:
         """Make the session of the link."""

@@ -73,7 +73,13 @@ class Host(Protocol):
 
 
 class Pipe(Protocol[T]):
-    """Items both ways: for most kinds of link, bytes."""
+    """Items both ways: for most kinds of link, bytes.
+
+    Attributes:
+        complete: after `read` has returned None: the other end has finished, and was not cut off.
+    """
+
+    complete: bool
 
     async def read(self) -> T | None:
         """The next item; None when the stream has ended."""
@@ -131,6 +137,7 @@ class Session(ABC, Generic[T]):
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self._paused = False
+        self._left = False
         self._quiet: asyncio.Future[None] | None = None
         self.successor: Self | None = None
         self.over = asyncio.Event()
@@ -230,13 +237,26 @@ class Session(ABC, Generic[T]):
             await self._quiet
 
     def resume(self) -> None:
-        """Go on writing after all."""
+        """Go on writing after all. A stream that the other end has left has ended then."""
         self._paused = False
-        self._wake()
+        if self._left:
+            self.close()
+        else:
+            self._wake()
+
+    def left(self) -> None:
+        """The other end has finished: it goes on over another stream.
+
+        During a move both ends leave this stream, the parent first. Its end may be read before its answer on the new
+        stream, so it is no loss. Otherwise the link has ended.
+        """
+        self._left = True
+        if not self._paused:
+            self.close()
 
     @property
     def alive(self) -> bool:
-        """True while the stream stands, as far as this node knows."""
+        """True while this link can go on, here or over another stream, as far as this node knows."""
         return not self._closed
 
     def follows(self, before: Session[Any]) -> bool:
@@ -315,6 +335,7 @@ class Session(ABC, Generic[T]):
         """Handle the next slice of `_rest`."""
 
     async def _read_until_end(self) -> None:
+        left = False
         try:
             while (data := await self._pipe.read()) is not None:
                 self._take_in(data)
@@ -324,11 +345,15 @@ class Session(ABC, Generic[T]):
                     # Other links have their turn between two slices.
                     await asyncio.sleep(0)
                     self._take_in_rest()
+            left = self._pipe.complete
         except Exception:
             # A fault of this package: seen in the log, and the link begins again with a new stream.
             self._host.log.exception("link_failed", peer=str(self.peer))
         finally:
-            self.close()
+            if left:
+                self.left()
+            else:
+                self.close()
 
 
 def rouse(sleeper: asyncio.Future[None] | None) -> None:

@@ -103,13 +103,15 @@ class Streams:
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
         host, router, connection = self._host, self._router, incoming.remote
-        link, before = await self._held_back(incoming), None
-        if link is not None and incoming.continues and (standing := host.links.get(link.id)) is not None:
-            if await _comes_to_rest(standing):
-                before = standing
+        link, before, rests = await self._held_back(incoming), None, True
+        if link is not None and incoming.continues and (before := host.links.get(link.id)) is not None:
+            # A child that has given up goes on over its older link.
+            rests = await _comes_to_rest(before) and not incoming.gone
             link = self._joining(incoming)
-        if link is None or self.refusal is not None:
-            reason = self.refusal or End.UNKNOWN
+        if link is None or self.refusal is not None or not rests:
+            if before is not None:
+                before.resume()
+            reason = self.refusal or (End.UNKNOWN if rests else End.BUSY)
             host.log.info("stream_refused", child=str(incoming.position), reason=reason.value)
             await incoming.end(reason)
             return
@@ -222,6 +224,9 @@ async def _comes_to_rest(session: Session[Any]) -> bool:
     try:
         async with asyncio.timeout(limits.RENEWAL_S):
             await session.pause()
-    except TimeoutError:
-        return False
+    except BaseException as error:
+        session.resume()
+        if isinstance(error, TimeoutError):
+            return False
+        raise
     return True

@@ -52,6 +52,7 @@ class MemoryPipe:
     """
 
     other: MemoryPipe
+    complete: bool
 
     def __init__(self, wire: Wire | None, flowing: asyncio.Event | None, *, is_child: bool) -> None:
         self.is_child = is_child
@@ -61,7 +62,7 @@ class MemoryPipe:
         self._incoming: asyncio.Queue[Parcel | None] = asyncio.Queue()
         self._ended = self._gone = False
         self.watch: asyncio.Task[None] | None = None
-        self.severed = False
+        self.severed = self.complete = False
         self.reason = Lost("the link ended")
 
     async def read(self) -> Parcel | None:
@@ -209,6 +210,11 @@ class MemoryIncoming:
         self.continues = way.continues
         self._pipe = pipe
         self.accepted: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def gone(self) -> bool:
+        """True if the child has given up."""
+        return self.accepted.cancelled()
 
     def session(self, link: Link) -> MemoryLink:
         """Make its session."""

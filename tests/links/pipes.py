@@ -37,7 +37,7 @@ class FakePipe:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.begun: asyncio.Queue[bytes] = asyncio.Queue()
-        self.finished = False
+        self.finished = self.complete = False
         self.gate = asyncio.Event()
         self.gate.set()
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()

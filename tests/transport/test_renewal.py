@@ -10,8 +10,10 @@ import pytest
 
 from taskd_net import Code, limits, link_limits
 from taskd_net.codes import Refusal
+from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_acceptor import DirectAcceptor
+from taskd_net.links.kind import Failed
 from taskd_net.links.peer import joined_metadata
 from taskd_net.logger import get_logger
 from taskd_net.tls.certificates import read
@@ -136,6 +138,61 @@ async def test_child_registers_where_the_parent_makes_no_offer_over_the_link(
     assert mesh.count("renewal_failed", node=worker.position) == 1
     assert len(registered) == 2
     assert mesh.count("upstream_lost") == 0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct", "batched", "tasknet"], indirect=True)
+async def test_end_of_the_old_connection_that_is_read_first_is_no_loss(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parent that was stopped meanwhile writes the answer on the new connection and this end at one moment."""
+    monkeypatch.setattr(limits, "RENEWAL_S", 0.2)  # a parent of gRPC's links waits so long for its child to finish
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    open_link = Connector.open
+
+    async def looked_at_late(connector: Connector, *arguments: Any, **more: Any) -> Any:
+        old: Any = worker.links.get(UP)
+        connection = await open_link(connector, *arguments, **more)
+        if old is not None:
+            await until(lambda: old._left or not old.alive)
+        return connection
+
+    monkeypatch.setattr(Connector, "open", looked_at_late)
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position)
+    assert (await soon(mgr.send("down", to=worker.position))).ok
+    assert (await soon(worker.send("up", to="Mgr"))).ok
+    assert mesh.count("child_moved") == 1
+    assert mesh.count("renewal_failed") == mesh.count("upstream_lost") == mesh.count("child_lost") == 0
+
+
+@pytest.mark.timeout(30)
+@fast_links
+async def test_link_that_the_parent_has_left_is_lost_where_the_move_fails(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_S", 0.2)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    open_link = Connector.open
+
+    async def in_vain(connector: Connector, *arguments: Any, continues: bool = False, **more: Any) -> Any:
+        connection = await open_link(connector, *arguments, continues=continues, **more)
+        if continues:
+            old: Any = worker.links[UP]
+            await until(lambda: old._left)
+            connection.opened.line.cancel()
+            raise Failed("in vain")
+        return connection
+
+    monkeypatch.setattr(Connector, "open", in_vain)
+    certificates.issue()
+    await mesh.logged("upstream_lost", node=worker.position)
+    await soon(worker.joined())
+    assert (await soon(worker.send("up", to="Mgr"))).ok
 
 
 @pytest.mark.timeout(30)

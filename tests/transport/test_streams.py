@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, Message, Position
+from taskd_net import Code, Message, Position, limits
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.ready import EndStream, Ready
@@ -64,7 +64,7 @@ class FakeIncoming:
         ends: why it was refused or ended.
     """
 
-    continues = False
+    continues = gone = False
 
     def __init__(self, node: FakeNode, position: Position = WORKER, remote: Any = HERE) -> None:
         self.caller = Caller(remote, lambda: None)
@@ -150,6 +150,30 @@ async def test_stream_that_cannot_go_on_where_another_one_rests_takes_its_place(
     for child in (first, second):
         child.pipe.cancel()
     await soon(asyncio.gather(*serving))
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_link_that_cannot_move_goes_on(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """It does not come to rest, or the child has given up meanwhile."""
+    monkeypatch.setattr(limits, "RENEWAL_S", 0.05)
+    parent = Parent()
+    first, second = FakeIncoming(parent.node), FakeIncoming(parent.node)
+    second.continues, second.gone = True, gone
+    serving = asyncio.create_task(parent.streams.serve(first))
+    await soon(first.told.get())
+    before = parent.node.links[parent.link]
+    if not gone:
+
+        async def for_ever() -> None:
+            before._paused = True
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(before, "pause", for_ever)
+    await soon(parent.streams.serve(second))
+    assert (second.ends, second.told.empty()) == ([End.BUSY], True)
+    assert parent.node.links[parent.link] is before and not before._paused
+    first.pipe.cancel()
+    await soon(serving)
 
 
 async def test_node_that_leaves_ends_every_stream_and_takes_no_other() -> None:
