@@ -208,6 +208,10 @@ COMMANDS_A_TURN: Final = 50
 JOB_NODES: Final = 65_536
 """Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
 
+TIME_STORED_S: Final = 60.0
+"""Seconds between two ticks while a job waits for something. Each stores the time, so a Manager that is restarted waits
+for at most as much longer."""
+
 JOB_PAUSE_S: Final = 0.010
 """Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
 

@@ -41,7 +41,6 @@ class Leader:
         on_lost: called when another Manager leads, or has led.
         lost: set when another Manager leads, or has led.
         leaders: number of terms of leaders of this job so far, this one included.
-        since: begin of this term, in seconds since the epoch.
     """
 
     def __init__(self, etcd: Etcd, place: Place, name: str, log: Any) -> None:
@@ -60,12 +59,17 @@ class Leader:
         self._closing: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
         self.leaders = 0
-        self.since = 0.0
+        self._since = 0.0  # by `clock`
 
     @property
     def name(self) -> str:
         """Name of the Manager that leads."""
         return self._name
+
+    @property
+    def since(self) -> float:
+        """Begin of this term, in seconds since the epoch by the host's clock of now; 0 before the first."""
+        return time.time() - (clock() - self._since) if self.leaders else 0.0
 
     @property
     def number(self) -> int:
@@ -205,7 +209,7 @@ class Leader:
             return _name(found[0].value)
         seconds, sent = self._granted[found[0].lease]
         led = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LED)))).kvs
-        self.leaders, self.since = led[0].version, time.time()
+        self.leaders, self._since = led[0].version, clock()
         self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent)
         self._granted = {self._lease.id: (seconds, sent)}
         self._log.info("leads", leader=self._name, number=self.number, changes=self.leaders - 1)

@@ -36,6 +36,7 @@ class Fault:
         frequent: type by its frequency, for as long as it stands.
         lasting: type by its duration.
         gone: time of its recovery, while `lasting` goes on.
+        uncounted: seconds after `since` that count for no rule of duration, as the clock has moved meanwhile.
     """
 
     since: float
@@ -46,6 +47,7 @@ class Fault:
     frequent: FaultType | None = None
     lasting: FaultType | None = None
     gone: float = NEVER
+    uncounted: float = 0.0
 
     @property
     def type(self) -> FaultType:
@@ -56,6 +58,18 @@ class Fault:
         if self.lasting is not None and self.lasting > most:
             most = self.lasting
         return most
+
+    @property
+    def counted_from(self) -> float:
+        """Begin of its duration, for the rules."""
+        return self.since + self.uncounted
+
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved. What has stood keeps its duration; an event may still name `since`."""
+        begin = self.counted_from + (now - then)
+        self.since = min(self.since, now)
+        self.uncounted = begin - self.since
+        self.gone += now - then
 
 
 @dataclass(slots=True)
@@ -142,6 +156,22 @@ class Device:
     standing: FaultType = FaultType.NOT_HANDLE
     wake: float = NEVER
     numbered: int = 0
+
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved from `then` to `now`: waits move with it, and nothing is in the future."""
+        for fault in self.faults.values():
+            fault.move(then, now)
+        for raised in self.raised.values():
+            raised.since += now - then
+            raised.until += now - then
+        for times in self.occurrences.values():
+            times[:] = array("d", (min(at, now) for at in times))
+        self.counted = min(self.counted, now)
+        if self.plan is not None:
+            self.plan.deadline += now - then
+        for cause in (self.failed, self.held):
+            if cause is not None:
+                cause.since = min(cause.since, now)
 
     @property
     def empty(self) -> bool:

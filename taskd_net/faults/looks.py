@@ -37,6 +37,13 @@ class Looks:
                 device.wake = NEVER
                 yield name, device
 
+    def plan_all(self, rules: Mapping[str, DurationRule]) -> None:
+        """Plan the next look at every device, after their times have changed."""
+        self._looks.clear()
+        for name, device in self._devices.items():
+            device.wake = NEVER
+            self.plan(name, device, rules)
+
     def plan(self, name: str, device: Device, rules: Mapping[str, DurationRule]) -> None:
         """Plan the next look at a device, by these rules of durations."""
         moment = min(_deadlines(device, rules), default=NEVER)
@@ -53,7 +60,7 @@ def _deadlines(device: Device, rules: Mapping[str, DurationRule]) -> Iterator[fl
     for code, rule in rules.items():
         fault = device.faults.get(code)
         if fault is not None and fault.stands and fault.lasting is None:
-            yield after(fault.since + rule.timeout)
+            yield after(fault.counted_from + rule.timeout)
         elif fault is not None and not fault.stands:
             yield after(fault.gone + rule.recovery)
     for raised in device.raised.values():

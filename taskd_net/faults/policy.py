@@ -124,6 +124,18 @@ class FaultPolicy:
             self._settled(name, device)
         return found
 
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved from `then` to `now`, by a step or while nobody looked.
+
+        Waits move with it: no limit or window ends that was not waited for. Times of events stay, but none is in the
+        future.
+        """
+        for device in self._devices.values():
+            device.move(then, now)
+        self._recent.move(now)
+        self._looks.plan_all(self.rules.duration)
+        self.changed.update(self._devices)
+
     def release(self, name: str, now: float) -> list[Decision]:
         """Take a device back that waits for a person: it was separated manually, or a step has failed on it."""
         device = self._devices.get(name)
@@ -331,10 +343,10 @@ class FaultPolicy:
             fault = device.faults.get(code)
             if fault is None:
                 continue
-            if fault.stands and fault.lasting is None and now - fault.since > rule.timeout:
+            if fault.stands and fault.lasting is None and now - fault.counted_from > rule.timeout:
                 fault.lasting = rule.handling
                 reason = f"it has stood for more than {rule.timeout} s"
-                raised = self._count(name, device, code, fault, fault.since + rule.timeout, now)
+                raised = self._count(name, device, code, fault, fault.counted_from + rule.timeout, now)
                 if raised is not None and raised[0] > fault.lasting:
                     reason = f"{reason}, and {raised[1]}"
                 most = fault.type if raised is None else max(fault.type, raised[0])

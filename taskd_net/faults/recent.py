@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from taskd_net.faults import editions
@@ -44,6 +44,10 @@ class RecentEvents:
         """Remember a recovery."""
         self._recovered.add((device, code), at)
 
+    def move(self, now: float) -> None:
+        """Take note that the clock has moved: no recovery is in the future."""
+        self._recovered.change(lambda at: min(at, now))
+
     def recovered(self, device: str, code: str) -> float:
         """Time of the last recovery that is remembered; -1 for none."""
         return self._recovered.get((device, code), -1.0)
@@ -72,6 +76,11 @@ class Recent(Generic[V]):
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._newer or key in self._older
+
+    def change(self, by: Callable[[V], V]) -> None:
+        """Change every value."""
+        for values in (self._newer, self._older):
+            values.update({key: by(value) for key, value in values.items()})
 
     def get(self, key: Hashable, default: V) -> V:
         """The value of a key."""

@@ -63,6 +63,7 @@ def _fault(fault: Fault) -> list[object]:
         None if fault.frequent is None else fault.frequent.word,
         None if fault.lasting is None else fault.lasting.word,
         _time(fault.gone),
+        *([fault.uncounted] if fault.uncounted else []),
     ]
 
 
@@ -82,12 +83,14 @@ def _device(value: Any, rules: FaultRules) -> Device:
     if not isinstance(value, Mapping):
         raise TypeError
     device = Device(counted=_read_time(value.get("counted", 0.0)))
-    for code, (since, severity, network, stands, frequent, lasting, gone) in value.get("faults", {}).items():
+    faults = value.get("faults", {})
+    for code, (since, severity, network, stands, frequent, lasting, gone, *uncounted) in faults.items():
         known = None if severity is None else Severity(severity)
         fault = Fault(_read_time(since), FaultType.NOT_HANDLE, known, bool(network), bool(stands))
         fault.base = rules.type_of(code, fault.severity, network=fault.network)
         fault.frequent, fault.lasting = _read_type(frequent), _read_type(lasting)
         fault.gone = _read_time(gone)
+        fault.uncounted = _read_time(uncounted[0]) if uncounted else 0.0
         if code not in rules.duration:
             fault.lasting = None
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):

@@ -11,6 +11,7 @@ from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import Action, JobKind, Mode, SubHealth
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.records import REGISTERED, Records
+from taskd_net.jobs.times import Moment
 from taskd_net.untrusted import json_value
 
 
@@ -56,7 +57,7 @@ class Task:
     fault_type: str = ""
     code: str = ""
     reason: str = ""
-    at: float = 0.0
+    at: Moment = 0.0
     actions: list[str] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
     index: int = 0

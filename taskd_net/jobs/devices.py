@@ -176,6 +176,11 @@ class Devices:
         self.step_ended(found, "" if event.done else event.reason or "the device is not back", now)
         return True
 
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved."""
+        if self._policy is not None:
+            self._policy.move(then, now)
+
     def restarted(self, now: float) -> None:
         """Every process of the job is restarted: whoever waits for that has it."""
         waiting = [name for name, task in self.state.tasks.items() if task.action is Action.RUN_AGAIN]

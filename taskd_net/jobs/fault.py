@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net import vocabulary
+from taskd_net.jobs.times import Moment
 from taskd_net.untrusted import json_value, natural
 
 _UNIX_MOST: Final = 2**40
@@ -24,7 +25,7 @@ class Fault:
     """
 
     ranks: list[int] = field(default_factory=list)
-    at: float = 0.0
+    at: Moment = 0.0
     reported: float | None = None
     after: str = ""
 

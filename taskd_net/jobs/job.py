@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from taskd_net import job_limits, vocabulary
-from taskd_net.jobs import events, state, traffic
+from taskd_net.jobs import events, state, times, traffic
 from taskd_net.jobs.devices import Devices
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -93,7 +93,7 @@ class Job:
     def go_on(self, now: float, seed: str) -> None:
         """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
 
-        Heartbeats are not stored, so nobody has been silent for longer than since now.
+        The clock has moved since the last time in the state, and no time of the gap counts.
 
         Args:
             now: the time.
@@ -101,17 +101,36 @@ class Job:
                 loss of power; a uuid given twice would make receivers drop the second command as a resend.
         """
         self.state.seed = seed
+        self.move(self.state.now or now, now)
         self.state.outbox.hurry(now)
-        self.state.records.since = now
         self.devices.resume(now)
         self.state.dirty = self.state.dirty or self.devices.stepped
 
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved from `then` to `now`, by a step or a gap; see `taskd_net.jobs.times`.
+
+        Nothing was heard in a gap, so no Agent or Worker has been silent for longer than since now.
+        """
+        current = self.state
+        times.move(current, then, now)
+        current.records.since = now
+        current.outbox.unsaved.update(current.outbox.sending)
+        for plugin in self.plugins:
+            plugin.move(then, now)
+        self.devices.move(then, now)
+
     @property
     def wake(self) -> float:
-        """Time at which the next tick is due, in seconds since the epoch; infinity for never."""
+        """Time at which the next tick is due, in seconds since the epoch; infinity for never.
+
+        While there is something to wait for, a tick is due each minute, because the state with the time of the last
+        tick is stored after it: the next Manager waits for what was left then.
+        """
         current = self.state
-        later = (current.again or INFINITY, current.outbox.wake, self.devices.next_look)
-        due = current.ticked if current.dirty else min(later)
+        later = min(current.again or INFINITY, current.outbox.wake, self.devices.next_look)
+        if later != INFINITY:
+            later = min(later, current.ticked + job_limits.TIME_STORED_S)
+        due = current.ticked if current.dirty else later
         return max(due, current.ticked + job_limits.JOB_PAUSE_S)
 
     def take(self, now: float, event: Event) -> bool:

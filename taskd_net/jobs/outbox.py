@@ -8,6 +8,7 @@ from typing import Final
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.plain import UNSTORED
+from taskd_net.jobs.times import Moment, Timer
 from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
 
@@ -29,8 +30,8 @@ class Sending:
     command: Command | None = None
     reply: Reply | None = None
     tries: int = 0
-    due: float = 0.0
-    sent: float = 0.0
+    due: Timer = 0.0
+    sent: Moment = 0.0
     resumed: bool = False
 
 

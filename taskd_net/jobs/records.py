@@ -18,6 +18,7 @@ from taskd_net.jobs.epochs import Epochs, read_part
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.plain import UNSTORED
+from taskd_net.jobs.times import Moment
 from taskd_net.jobs.traffic import read_count
 from taskd_net.position import Destination, Position, Role, is_rank
 
@@ -38,7 +39,7 @@ class Report:
 
     message: str = ""
     extension: dict[str, str] = field(default_factory=dict)
-    at: float = 0.0
+    at: Moment = 0.0
     uuid: str = ""
 
 
@@ -57,7 +58,7 @@ class Record:
     incarnation: str = ""
     birth: int = 0
     registered: bool = False
-    heartbeat: float = 0.0
+    heartbeat: Moment = 0.0
     reports: dict[str, Report] = field(default_factory=dict)
 
 
@@ -142,7 +143,7 @@ class Records:
     profiling: dict[int, int] = field(default_factory=dict)
     epochs: Epochs = field(default_factory=Epochs)
     births: int = 0
-    since: float = 0.0
+    since: Moment = 0.0
     changed_agents: set[int] = field(default_factory=set)
     changed_workers: set[int] = field(default_factory=set)
     unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)

@@ -16,6 +16,7 @@ from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins.plugin import AnyPlugin
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.streams import Stream
+from taskd_net.jobs.times import Moment, Timer
 from taskd_net.jobs.traffic import Call
 from taskd_net.untrusted import json_value, shown
 
@@ -44,7 +45,7 @@ class State:
     Args:
         seed: head of new uuids; each start of a Manager has its own.
         numbered: uuids given so far.
-        now: the last time that was seen; time never goes back.
+        now: the last time that was seen. It never goes back between two moves of the clock.
         dirty: something changed since the last tick.
         ticked: time of the last tick.
         again: time of a tick that is due without a change; 0 for none.
@@ -63,10 +64,10 @@ class State:
 
     seed: str = ""
     numbered: int = 0
-    now: float = 0.0
+    now: Moment = 0.0
     dirty: bool = False
-    ticked: float = 0.0
-    again: float = 0.0
+    ticked: Moment = 0.0
+    again: Timer = 0.0
     records: Records = field(default_factory=Records)
     outbox: Outbox = field(default_factory=Outbox)
     streams: dict[str, Stream] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class State:
     clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
     devices: DeviceState = field(default_factory=DeviceState)
     calls: dict[str, Call] = field(default_factory=dict)
-    paused_until: float = 0.0
+    paused_until: Timer = 0.0
     retry_time: int | None = None
     first_retry_time: int | None = None
     profiling: ProfilingSwitch | None = None

@@ -131,6 +131,10 @@ class EtcdKeeping:
         changes = max(0, leader.leaders - 1)
         return LeaderView(leader.name, leader.number, leader.since, changes, self.term() is not None, self._committed)
 
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved: the last commit is not in the future."""
+        self._committed = min(self._committed, now)
+
     def hurry(self) -> None:
         """The Manager ends: no commit is waited for beyond its present attempt."""
         self._closing = True

@@ -22,6 +22,7 @@ from taskd_net.jobs.outbox import INFINITY, Outbox
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import move, moved
 from taskd_net.jobs.traffic import Command, Item
 from taskd_net.manager.threads import OwnThread
 from taskd_net.untrusted import json_value
@@ -74,6 +75,7 @@ class Guarded(Plugin[Any]):
         self._asked_at = 0.0
         self._again = False
         self._deadline = INFINITY
+        self._moves: list[tuple[float, float]] = []  # of the clock, during a call
 
     # ---- for the decisions
 
@@ -104,6 +106,16 @@ class Guarded(Plugin[Any]):
         """Release the stream after a failure; a final step has done so itself."""
         if self._failures:
             self._releases.append(stream)
+
+    def move(self, then: float, now: float) -> None:
+        """Change the times of the plugin's state, and of the questions to it. A state that cannot be read stays."""
+        for state in (self.state, None if self._stepped is None else self._stepped.state):
+            self._move(state, then, now)
+        if self._task is not None:
+            self._moves.append((then, now))
+        self._wanted_at = moved(self._wanted_at, then, now)
+        self._asked_at = moved(self._asked_at, then, now)
+        self._deadline = moved(self._deadline, then, now)
 
     def deadline(self, snapshot: Snapshot) -> float:
         """The time of the next question that is wanted already, or the plugin's own deadline."""
@@ -142,6 +154,12 @@ class Guarded(Plugin[Any]):
         self._again, self._asked_at = False, snapshot.now
         self._task = asyncio.create_task(self._call(work, _copied(snapshot)), name=f"asks {self.name}")
 
+    def _move(self, state: Any, then: float, now: float) -> None:
+        try:
+            move(state, then, now)
+        except Exception as error:  # noqa: BLE001 - a state of the user's ends no Manager
+            self._report(self.name, f"the type of a field cannot be read: {type(error).__name__}: {error}", error)
+
     async def _call(self, work: Callable[[AnyPlugin, Snapshot], _Answer], snapshot: Snapshot) -> None:
         plugin, releases, state = self._plugin, self._releases, deepcopy(self.state)
 
@@ -167,8 +185,12 @@ class Guarded(Plugin[Any]):
             self._take(answer)
         finally:
             self._task = None
+            self._moves.clear()
 
     def _take(self, answer: _Answer) -> None:
+        for then, now in self._moves:
+            self._move(answer.state, then, now)
+            answer = answer._replace(deadline=moved(answer.deadline, then, now))
         self._deadline = answer.deadline
         if answer.progress is not None:
             self._failures, self._stepped = 0, answer

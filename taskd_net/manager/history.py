@@ -60,6 +60,11 @@ class History:
         entry = self._decisions.get(number)
         return None if entry is None else entry.view()
 
+    def move(self, now: float) -> None:
+        """Take note that the clock has moved: no decision is in the future."""
+        for entry in self._decisions.values():
+            entry.move(now)
+
     def add(self, now: float, cause: str, decided: Iterable[tuple[str, Item]], counters: JobCounters) -> None:
         """Take in what one tick has decided: a decision for each plugin in a row."""
         for owner, group in groupby(decided, itemgetter(0)):
@@ -115,6 +120,10 @@ class _Entry:
         self._decided = decided
         self.messages = {each.uuid: each for each in decided.messages}
         self.acknowledged, self.lost = decided.acknowledged, decided.lost
+
+    def move(self, now: float) -> None:
+        """Take note that the clock has moved."""
+        self._decided = replace(self._decided, at=min(self._decided.at, now))
 
     def view(self) -> DecisionView:
         """The decision as it stands."""

@@ -41,6 +41,9 @@ class Unshared:
         """Empty: nobody else could lead."""
         return LeaderView()
 
+    def move(self, then: float, now: float) -> None:
+        """The clock has moved, and nothing depends on it."""
+
     def hurry(self) -> None:
         """The Manager ends: nothing takes unbounded time anyway."""
 
@@ -146,6 +149,10 @@ class Keeping(Unshared):
             self._counters.durable = True
             self._log.info("state_durable", file=str(self._store.path))
         return True
+
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved: the pause after a failure moves with it."""
+        self.again += now - then
 
     async def close(self) -> None:
         """Close the file. A failure is one line in the log: what is committed stays so."""

@@ -50,6 +50,9 @@ class Kept(Protocol):
     def leader_view(self) -> LeaderView:
         """The lead, for faces; empty where nobody else could lead."""
 
+    def move(self, then: float, now: float) -> None:
+        """Take note that the clock has moved from `then` to `now`."""
+
     def hurry(self) -> None:
         """The Manager ends: wait for nothing without end."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from taskd_net import job_limits
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
+from taskd_net.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.job_view import ClusterdView, JobCounters, JobView
 from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime, Underway
 from taskd_net.jobs.job import Job
@@ -93,8 +93,7 @@ class Manager:
         self._clusterd: Clusterd | None = None
         self._controller = controller
         self._reply = reply
-        # Seconds since the epoch by a clock that never steps.
-        self._epoch = time.time() - time.monotonic()
+        self._clock = HostClock()
         self.job: Job
         self._faults: DeviceFaults
         self.started = False
@@ -179,6 +178,10 @@ class Manager:
         if found is None:
             return None
         job, self._history = found
+        ahead = job.state.now - now
+        if ahead >= CLOCK_STEP_S:
+            self._log.warning("clock_went_back", seconds=round(ahead), state=str(self._keeping.path))
+        self._history.move(now)
         job.go_on(now, seed)
         for each in self._guarded:
             job.unbar(each.name, alone=False)
@@ -238,13 +241,24 @@ class Manager:
         seen = counted(self._counters, self._fault_to_command)
         off = tuple(each.name for each in self._guarded if each.off)
         clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
-        made = job_view(self.config, self.job, self._now(), self._history.decisions, seen, off, clusterd)
+        made = job_view(self.config, self.job, self._present(), self._history.decisions, seen, off, clusterd)
         return replace(self._faults.add_to(made), leader=self._keeping.leader_view())
 
     # ---- inside
 
     def _now(self) -> float:
-        return self._epoch + time.monotonic()
+        return self._clock.now()
+
+    def _present(self) -> float:
+        """The time, after a look at the host's clock: where that has stepped, everything here moves with it."""
+        if (step := self._clock.follow()) is not None:
+            then, now = step
+            self._log.warning("clock_stepped", seconds=round(now - then))
+            self.job.move(then, now)
+            self._history.move(now)
+            self._keeping.move(then, now)
+            self._changed.set()
+        return self._now()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"{name} for {self.config.job_id}")
@@ -258,7 +272,7 @@ class Manager:
     def _take(self, event: Event) -> bool:
         job = self.job
         calm = not job.state.dirty
-        taken = job.take(self._now(), event)
+        taken = job.take(self._present(), event)
         if calm and job.state.dirty:
             self._changed.set()
         if job.state.dirty and (text := cause(event)):
@@ -272,7 +286,7 @@ class Manager:
             Unreadable: its body is none of TaskD's.
         """
         try:
-            event = read_event(message, self._now())
+            event = read_event(message, self._present())
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
@@ -316,7 +330,7 @@ class Manager:
         stored = True
         while stored and not self._closing and not self._keeping.lost:
             self._changed.clear()
-            now = self._now()
+            now = self._present()
             retry = INFINITY if self._counters.durable else self._keeping.again
             wake = min(self.job.wake, retry)
             # A report that changes nothing is stored already; one that does waits for its tick, 10 ms at most.

@@ -61,6 +61,11 @@ class EventLog:
         while len(self._events) > self._most or self.bytes > self._all_bytes:
             self._drop(next(iter(self._events)))
 
+    def move(self, by: float) -> None:
+        """Move the times of all events by some seconds."""
+        for number, (name, event) in self._events.items():
+            self._events[number] = (name, event._replace(time=event.time + by))
+
     def repeat(self, name: str, event: Event) -> None:
         """Add an event of a node; one that follows another of its kind takes its place, and counts both."""
         numbers = self._of.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import Final
 
 from taskd_net import observe_limits
@@ -60,6 +60,7 @@ class History:
         """The nodes under a strain at the last look, each with the time since which messages have waited for it, in
         seconds since the epoch."""
         self._known: dict[Position, _Known] = {}
+        self._looked = -inf
 
     def look(self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[Refused] = ()) -> Iterator[None]:
         """Take in the statuses of all nodes.
@@ -72,6 +73,9 @@ class History:
         Yields:
             After every slice, so that whoever takes the look lets others have their turn.
         """
+        if now < self._looked:
+            self._move(now - self._looked)
+        self._looked = now
         standings = standings_of(found)
         yield
         sampled = now - self.series.last >= self.series.step
@@ -97,6 +101,15 @@ class History:
             self.series.put(WHOLE, whole)
             self.series.end(now)
             self.events.forget(now - observe_limits.HISTORY_S, {known.name for known in self._known.values()})
+
+    def _move(self, by: float) -> None:
+        """Move all times: the host's clock has stepped back, and nothing is in the future."""
+        self.series.move(by)
+        self.events.move(by)
+        for known in self._known.values():
+            if known.waits_since is not None:
+                known.waits_since += by
+        self.strained = {name: since + by for name, since in self.strained.items()}
 
     def document(self, now: float, position: Position | None = None) -> Document:
         """The last hour of a node as one JSON object, described in docs/status-page.md.
@@ -173,7 +186,10 @@ def _differences(
 ) -> Iterator[Event]:
     old, before = known.status, known.standing
     joined = standing.state is State.JOINED
-    again = joined and status.since > max(old.since, before.since if before.state is not State.JOINED else 0.0)
+    since = max(old.since, before.since if before.state is not State.JOINED else 0.0)
+    # After a step of a host's clock, a stream that stands has begun at another time.
+    same = before.state is State.JOINED and (status.reopened, status.address) == (old.reopened, old.address)
+    again = joined and status.since > since and not same
     if again:
         yield Event(status.since, "joined_again", _arrival(status))
     elif joined and before.state is not State.JOINED:

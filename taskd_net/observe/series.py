@@ -57,6 +57,10 @@ class Series:
         """The time of the last sample; minus infinity before the first."""
         return self._times[(self._taken - 1) % self._places] if self._taken else float("-inf")
 
+    def move(self, by: float) -> None:
+        """Move the times of all samples by some seconds."""
+        self._times = array("d", (time + by for time in self._times))
+
     def put(self, name: str, values: Sequence[float]) -> None:
         """Set a node's part of the sample that is being written; NaN stands for an unknown value."""
         ring = self._rings.get(name)

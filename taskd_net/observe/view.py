@@ -7,7 +7,6 @@ passes over every child, and makes a record of each that has changed.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from taskd_net import observe_limits
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
+from taskd_net.host_clock import HostClock
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import OURS
 from taskd_net.links.session import Host
@@ -48,9 +48,9 @@ class View:
         self.listen = ""
         """The address that the node listens at."""
         self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
-        # Taken once: a second measurement would change every time a little.
-        self._epoch = time.time() - host.now()
-        self._started = time.time()
+        # Even: a second measurement would change every time a little.
+        self._clock = HostClock(host.now)
+        self._started = host.now()
         self._name = str(self._router.identity)
         self._seen: dict[LinkId, Seen] = {}
         self._upward = Seen(host.now())
@@ -82,6 +82,7 @@ class View:
 
     def look_slices(self) -> Iterator[None]:
         """`look`, with a pause for messages at each yield."""
+        self._follow_clock()
         now, children = self._host.now(), self._router.children.by_id
         self._put_changed(now, self._upward, self._name, self._of_itself(now))
         for number, link in enumerate(list(children.values()), 1):
@@ -101,7 +102,14 @@ class View:
 
     def wall(self) -> float:
         """Seconds since the epoch, on the clock of the records."""
-        return self._epoch + self._host.now()
+        self._follow_clock()
+        return self._clock.now()
+
+    def _follow_clock(self) -> None:
+        """Follow the host's clock. After a step, the next look makes each record of this node's own again."""
+        if self._clock.follow() is not None:
+            for seen in self._seen.values():
+                seen.marks = ()
 
     @property
     def reporters(self) -> int:
@@ -272,7 +280,7 @@ class View:
         status = NodeStatus(
             parent=self._router.identity,
             state=standing(link) or ended or State.LOST,
-            since=self._epoch + (link.silent_at if link.silent else link.since),
+            since=self._clock.at(link.silent_at if link.silent else link.since),
             peer=peer.profile.name if peer is not None else "",
             version=peer.version if peer is not None else "",
             link=kind(link),
@@ -300,12 +308,12 @@ class View:
             lost=router.statistics.lost,
         )
         if up is None:
-            return NodeStatus(None, State.JOINED, self._started, OURS.name, __version__, own=own)
+            return NodeStatus(None, State.JOINED, self._clock.at(self._started), OURS.name, __version__, own=own)
         flow = sent(now, up, self._upward)
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
-            since=self._epoch + up.since if up.streams else self._started,
+            since=self._clock.at(up.since if up.streams else self._started),
             peer=OURS.name,
             version=__version__,
             link=kind(up),
@@ -322,13 +330,13 @@ class View:
     ) -> None:
         """Keep a record of a node's status, if that has changed since the last look."""
         if status != seen.status:
-            seen.status, seen.at = status, self._epoch + now
+            seen.status, seen.at = status, self._clock.at(now)
             self.ledger.put(Record(name, wire.write_node(status._replace(at=seen.at)), away, ended))
 
     def _heard(self, link: Link) -> float | None:
         """The time of the last message or answer over a link, in seconds since the epoch; None: never."""
         heard = link.counters.heard
-        return self._epoch + heard if heard > 0.0 else None
+        return self._clock.at(heard) if heard > 0.0 else None
 
     def _look_behind_foreigners(self) -> Iterator[None]:
         """Keep records of the nodes behind children that do not report: the routes alone tell of them."""

@@ -21,8 +21,7 @@ WALL_CLOCK = {"time", "time_ns", "gmtime", "localtime", "ctime", "now", "utcnow"
 ALLOWED = {
     "sending.py": {"time_ns"},  # createTime (docs/contract.md, section 2)
     "logs.py": {"fromtimestamp"},  # the time in a log line
-    "manager/runtime.py": {"time"},  # the beginning of the Manager, from where a clock that never steps goes on
-    "observe/view.py": {"time"},  # the start of a state, for readers
+    "host_clock.py": {"time"},  # times for readers, and those of a job: they move with a step of the clock
     "observe/service.py": {"time_ns"},  # the node's time, as an answer
     "observe/identify.py": {"time_ns"},  # the request for it
     "etcd/leader.py": {"time"},  # the begin of a term, for readers

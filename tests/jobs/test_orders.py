@@ -172,7 +172,7 @@ def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
 
 def test_a_pause_of_starts_has_a_bound_also_where_clusterd_stands() -> None:
     job, bound = paused(), job_limits.PAUSE_STARTS_S
-    assert job.wake == bound
+    assert job.state.again == bound
     assert job.tick(bound - 0.1).commands == []
     outcome = job.tick(bound)
     assert [command.code for command in outcome.commands] == [210]

@@ -2,7 +2,7 @@
 
 Its points are the boundaries of messages: before and after each commit, before and after the Acks to reports, before
 each command and each reset, and before each answer and each end of a reset is taken in. With POINT 0 it lives until
-SIGTERM, and until its commands are taken.
+SIGTERM, and until its commands are taken. Its host's clock differs by CLOCK_SHIFT_S seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,4 +102,6 @@ async def main(port: str, state: str, last: int, settings: dict[str, Any]) -> No
 
 
 if __name__ == "__main__":
+    real, shift = time.time, float(os.environ.get("CLOCK_SHIFT_S", "0"))
+    time.time = lambda: real() + shift
     asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])))

@@ -233,7 +233,7 @@ def test_a_ring_of_parents_ends() -> None:
 
 def test_events_of_all_nodes_are_bounded(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(200):
-        past.change(WORKER, since=1001.0 + number)
+        past.change(WORKER, since=1001.0 + number, reopened=number)
         past.look()
     assert len(past.told(WORKER)["events"]) == observe_limits.HISTORY_EVENTS_EACH
     del past.nodes[WORKER]
@@ -325,3 +325,28 @@ def test_a_look_is_taken_by_slices() -> None:
         past.nodes[Position.worker(1, rank)] = past.nodes[WORKER]
     assert sum(1 for _ in past.history.look(past.now, past.nodes)) > 1000 / observe_limits.PAGE_SLICE
     assert not isnan(past.history.series.last)
+
+
+def test_after_a_step_back_of_the_clock_samples_go_on(past: Past) -> None:
+    """Events keep their distance to the present, and a link whose begin has moved has not joined again."""
+    past.look()
+    before = past.told(WORKER)
+    past.now -= 500.0
+    past.change(WORKER, since=30.0 + 500.0)
+    past.look()
+    past.look(past.history.series.step)
+    after = past.told(WORKER)
+    times = after["series"]["times"]
+    assert times == sorted(times) and times[-1] == past.now and len(times) > len(before["series"]["times"])
+    assert [each["event"] for each in after["events"]] == [each["event"] for each in before["events"]]
+    assert all(each["time"] <= past.now for each in after["events"])
+
+
+def test_a_strain_keeps_its_age_over_a_step_back(past: Past) -> None:
+    past.change(WORKER, own=Own(inbox=8, inbox_room=8, inbox_line=2))
+    past.look()
+    past.look(observe_limits.STRAINED_S + 1.0)
+    age = past.now - past.history.strained["Worker/1/9"]
+    past.now -= 500.0
+    past.look()
+    assert 0.0 <= past.now - past.history.strained["Worker/1/9"] <= age + 1.0

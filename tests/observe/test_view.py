@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import tracemalloc
 
 import pytest
@@ -183,3 +184,22 @@ async def test_node_tells_that_its_inbox_is_closed(mesh: Mesh) -> None:
         closed.append(own.inbox_closed)
         worker.close_inbox()
     assert closed == [False, True]
+
+
+async def test_times_follow_a_step_of_the_hosts_clock(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every time is shown by the clock of now, and a step that is none changes no record."""
+    mgr = await mesh.mgr()
+    async with RawChild("Worker/0/0") as foreign:
+        await foreign.join(str(mgr.address))
+        real = time.time
+        shift = 0.0
+        monkeypatch.setattr(time, "time", lambda: real() + shift)
+        for step in (7200.0, -7200.0):
+            shift = step
+            mgr.view.look()
+            assert abs(mgr.view.wall() - time.time()) < 60.0
+            for name in ("Mgr/0", "Worker/0/0"):
+                record = mgr.view.ledger.find(name)
+                assert record is not None
+                status = wire.read_node(record.node)
+                assert abs(status.since - time.time()) < 60.0 and abs(status.at - time.time()) < 60.0

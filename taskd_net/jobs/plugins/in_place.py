@@ -41,6 +41,7 @@ from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_las
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command, Restarts
 
 _PODS_NUMBER = 4
@@ -61,9 +62,9 @@ class Gathering:
         pods: number of the epoch after which the pods are left to others; -1 for none.
     """
 
-    since: float = 0.0
-    until: float = 0.0
-    look: float = 0.0
+    since: Timer = 0.0
+    until: Timer = 0.0
+    look: Timer = 0.0
     joining: bool = False
     restarted: dict[int, int] = field(default_factory=dict)
     retry_time: int | None = None

@@ -23,6 +23,7 @@ from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN
 from taskd_net.jobs.plugins.epoch_commands import begin_epoch, dead, end_epoch, is_inside, is_last_begin, restart
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
 
 EPOCHS = "EpochStream"
@@ -41,8 +42,8 @@ class Ordered:
     """
 
     ended: str = ""
-    until: float = 0.0
-    leave: float = 0.0
+    until: Timer = 0.0
+    leave: Timer = 0.0
     begun: str = ""
 
 

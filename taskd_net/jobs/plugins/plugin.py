@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from taskd_net import vocabulary
+from taskd_net.jobs import times
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Call, Command, Item, Reply
 
@@ -37,7 +38,8 @@ class Plugin(ABC, Generic[S]):
     Attributes:
         name: unique among the plugins; in the state and in log lines.
         streams: priority by stream; None for plugins behind all that have a number, by name.
-        state: a dataclass of plain data: numbers, texts, lists, dicts, sets and dataclasses, each with a default.
+        state: a dataclass of plain data: numbers, texts, lists, dicts, sets and dataclasses, each with a default. A
+            time in it is a `Moment` or a `Timer` of `taskd_net.jobs.times`.
     """
 
     name: ClassVar[str]
@@ -69,6 +71,10 @@ class Plugin(ABC, Generic[S]):
     def deadline(self, snapshot: Snapshot) -> float:
         """Time at which the plugin has to be asked again, though nothing changes; infinity by default."""
         return INFINITY
+
+    def move(self, then: float, now: float) -> None:
+        """Change the times in `state`: the Manager's clock has moved from `then` to `now`."""
+        times.move(self.state, then, now)
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """Decide again on a command of this plugin that nobody acknowledged in five tries.

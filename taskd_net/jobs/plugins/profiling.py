@@ -16,6 +16,7 @@ from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 
 STREAM = "ProfilingCollect"
 
@@ -25,7 +26,7 @@ class Switched:
     """State: the state that was ordered last (-1: none), and when."""
 
     ordered: int = -1
-    at: float = 0.0
+    at: Timer = 0.0
 
 
 class Profiling(Plugin[Switched]):

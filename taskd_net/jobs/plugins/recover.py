@@ -20,6 +20,7 @@ from taskd_net.jobs.events import PRE_EXIT, SAVE_AND_EXIT, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE, RECOVERY, change_strategy, exit_nodes, restart_ranks
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 
 _STRATEGIES = ("retry", "recover", "dump", "continue")
 
@@ -30,7 +31,7 @@ class Recovering:
 
     done: str = ""
     signal: Signal = field(default_factory=Signal)
-    until: float = 0.0
+    until: Timer = 0.0
 
 
 class Recover(Recovery[Recovering]):

@@ -23,6 +23,7 @@ from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 
 _OURS = (STOP_TRAIN, PRE_EXIT, GLOBAL_FAULT)
 
@@ -32,7 +33,7 @@ class Stopped:
     """State: the last signal that was carried out or seen, and until when a stopTrain holds the stream (0: none)."""
 
     done: str = ""
-    until: float = 0.0
+    until: Timer = 0.0
 
 
 class StopTrain(Recovery[Stopped]):

@@ -22,6 +22,7 @@ from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
 from taskd_net.position import Position
 from taskd_net.untrusted import json_value
@@ -47,7 +48,7 @@ class Waiting:
 
     birth: int = 0
     ops: tuple[int, ...] = ()
-    heard: float = 0.0
+    heard: Timer = 0.0
 
 
 @dataclass
@@ -63,10 +64,10 @@ class Testing:
     """
 
     uuid: str = ""
-    until: float = 0.0
+    until: Timer = 0.0
     waiting: dict[int, Waiting] = field(default_factory=dict)
     results: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)
-    look: float = 0.0
+    look: Timer = 0.0
 
 
 class StressTestPlugin(Plugin[Testing]):

@@ -22,6 +22,7 @@ from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
 
 STREAM = "OMSwitchNicStream"
@@ -40,7 +41,7 @@ class Switching:
     """
 
     uuid: str = ""
-    until: float = 0.0
+    until: Timer = 0.0
     waiting: dict[int, int] = field(default_factory=dict)
     failed: bool = False
 

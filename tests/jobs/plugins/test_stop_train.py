@@ -12,7 +12,7 @@ def test_a_stopped_training_waits_half_an_hour_for_clusterd() -> None:
     scene = started(0, config=CLUSTERD)
     scene.signal("stopTrain", "stop_train")
     scene.settle()
-    assert scene.job.wake == scene.now + job_limits.STOP_TRAIN_S
+    assert scene.job.state.again == scene.now + job_limits.STOP_TRAIN_S
     assert (owner(scene), scene.tick(job_limits.STOP_TRAIN_S).calls, owner(scene)) == ("StopTrainPlugin", [], "")
 
 

@@ -1,0 +1,133 @@
+"""Times of a state after the clock has moved: facts stay in the past, and waits go on."""
+
+from __future__ import annotations
+
+import math
+import typing
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, Final
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.jobs.events import RetryTime, Signal
+from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import Sending
+from taskd_net.jobs.plugins import built_in
+from taskd_net.jobs.state import State
+from taskd_net.jobs.times import Moment, Timer, move, moved
+from tests.jobs.scene import CLUSTERD, LOCAL, commands, started
+
+DAY_S: Final = 86_400.0
+
+NO_TIMES: Final = {"Fault.reported", "Task.limits"}
+"""Numbers that are no time of the Manager's clock: an Agent's own time, and seconds."""
+
+
+@dataclass
+class Inner:
+    at: Moment = 0.0
+    until: Timer = 0.0
+
+
+@dataclass
+class Outer:
+    seconds: float = 5.0
+    one: Inner | None = None
+    by_name: dict[str, Inner] = field(default_factory=dict)
+    each: list[Inner] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+def outer() -> Outer:
+    return Outer(one=Inner(100.0, 130.0), by_name={"a": Inner(10.0, math.inf)}, each=[Inner()], names={"x": "y"})
+
+
+@pytest.mark.parametrize(("now", "at"), [(40.0, 40.0), (100.0, 100.0), (1000.0, 100.0)])
+def test_a_moment_is_never_in_the_future_and_a_timer_keeps_what_is_left(now: float, at: float) -> None:
+    value = outer()
+    move(value, 100.0, now)
+    assert value == Outer(
+        one=Inner(at, now + 30.0), by_name={"a": Inner(10.0, math.inf)}, each=[Inner()], names={"x": "y"}
+    )
+    assert (moved(90.0, 100.0, now), moved(0.0, 100.0, now)) == (now - 10.0, 0.0)
+
+
+def floats(kind: Any, times: set[str], found: set[str], known: set[Any]) -> None:
+    """Collect the times and the other numbers in a dataclass, and in those that it holds."""
+    known.add(kind)
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        inside = [hint]
+        while inside:
+            each = inside.pop()
+            if each in (Moment, Timer):
+                times.add(f"{kind.__name__}.{name}")
+                continue
+            if each is float or float in getattr(each, "__args__", ()):
+                found.add(f"{kind.__name__}.{name}")
+            elif is_dataclass(each) and each not in known:
+                floats(each, times, found, known)
+            inside += getattr(each, "__args__", ())
+
+
+def test_each_stored_time_is_a_moment_or_a_timer() -> None:
+    times, found, known = set[str](), set[str](), set[Any]()
+    for kind in (State, Sending, *(type(plugin.state) for plugin in built_in() if is_dataclass(plugin.state))):
+        floats(kind, times, found, known)
+    assert found == NO_TIMES
+    assert len(times) > 15
+
+
+@pytest.mark.parametrize("now", [500.0, 1000.0 + DAY_S])
+def test_a_stored_state_waits_for_what_was_left(now: float) -> None:
+    """The Manager was away, or its clock has gone back; the pause of ClusterD has 40 minutes left."""
+    scene = started(0, config=CLUSTERD)
+    scene.signal("pauseStartAgent")
+    scene.tick(1200.0)
+    left = scene.job.state.paused_until - scene.now
+    assert 0.0 < left < job_limits.PAUSE_STARTS_S
+    job = Job.from_json(scene.job.to_json(), CLUSTERD)
+    job.state.now = scene.now
+    job.go_on(now, "v")
+    job.tick(now)
+    assert job.state.paused and job.state.paused_until == pytest.approx(now + left)
+    job.tick(now + left - 0.1)
+    assert job.state.paused
+    job.tick(now + left)
+    assert not job.state.paused
+
+
+def test_a_state_from_the_future_is_decided_on_at_once() -> None:
+    scene = started(0, 1)
+    scene.away.add("Agent/1")
+    scene.fault(1, 5)
+    scene.tick()
+    job = Job.from_json(scene.job.to_json(), LOCAL)
+    job.go_on(10.0, "v")
+    assert job.wake == 10.0 + job_limits.JOB_PAUSE_S
+    assert ("Agent/1", 203) in commands(job.tick(job.wake))
+    agent = job.state.records.agents[1]
+    assert max(report.at for report in agent.reports.values()) == 10.0
+    assert max(sending.due for sending in job.state.outbox.sending.values()) <= job.state.now + 3.0
+
+
+def test_the_clock_steps_while_the_job_runs() -> None:
+    scene = started(0, config=CLUSTERD)
+    scene.signal("pauseStartAgent")
+    scene.tick(1.0)
+    left = scene.job.state.paused_until - scene.now
+    scene.job.move(scene.now, scene.now - 500.0)
+    scene.now -= 500.0
+    assert scene.job.state.paused_until == pytest.approx(scene.now + left)
+    assert scene.job.state.records.since == scene.now
+    assert scene.job.take(scene.now, RetryTime(3)) and scene.job.wake <= scene.now + job_limits.JOB_PAUSE_S
+
+
+def test_the_time_is_stored_while_something_is_waited_for() -> None:
+    job = Job(LOCAL, "u")
+    assert job.wake == math.inf
+    job.take(5.0, Signal("u", "pauseStartAgent"))
+    job.tick(5.0)
+    assert job.wake == 5.0 + job_limits.TIME_STORED_S
+    job.tick(job.wake)
+    assert job.state.now == 5.0 + job_limits.TIME_STORED_S
