@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from functools import partial
 from typing import Final
 
 import uvloop
 
-from taskd_net import fork
+from taskd_net import fork, threads
+from taskd_net.codes import NodeError
 
 
 class Background:
@@ -26,12 +28,20 @@ class Background:
         self._users = 0
 
     def acquire(self) -> asyncio.AbstractEventLoop:
-        """The running loop. Each call needs one `release`."""
+        """The running loop. Each call needs one `release`.
+
+        Raises:
+            NodeError: its thread cannot be started.
+        """
         with self._changing:
             if self._loop is None:
-                self._loop = uvloop.new_event_loop()
-                self._thread = threading.Thread(target=_run, args=(self._loop,), name="taskd_net", daemon=True)
-                self._thread.start()
+                loop = uvloop.new_event_loop()
+                try:
+                    self._thread = threads.start(partial(_run, loop), "taskd_net")
+                except NodeError:
+                    loop.close()
+                    raise
+                self._loop = loop
             self._users += 1
             return self._loop
 

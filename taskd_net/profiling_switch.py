@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import job_limits
+from taskd_net import job_limits, threads
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ArgumentError
 from taskd_net.logger import get_logger
@@ -102,11 +102,16 @@ class SwitchWatch:
         self._take = take
         self._file = SwitchFile(path)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="taskd_net profiling switch", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin, unless it has begun.
+
+        Raises:
+            NodeError: the thread cannot be started.
+        """
+        if self._thread is None:
+            self._thread = threads.start(self._run, "taskd_net profiling switch", application=True)
 
     def end(self) -> None:
         """Stop looking, without waiting for the end of the thread."""
@@ -115,7 +120,7 @@ class SwitchWatch:
     def close(self) -> None:
         """Stop looking, and wait for the end of the thread, for a bounded time."""
         self.end()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(job_limits.HANDLER_GRACE_S)
 
     def _run(self) -> None:

@@ -7,18 +7,18 @@ time. Nothing can end a call that does not return: its thread is left alone, and
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from taskd_net import job_limits
+from taskd_net import job_limits, threads
 from taskd_net.api import devices
 from taskd_net.api.duties import Action, Answer, Duties, Ignored, Outcome, Run, keep_alive
 from taskd_net.api.member import log
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
+from taskd_net.codes import NodeError
 from taskd_net.node import Node
 
 
@@ -109,7 +109,11 @@ class Attendant:
             with suppress(RuntimeError):  # closed meanwhile
                 self._loop.call_soon_threadsafe(self._returned, number, outcome)
 
-        threading.Thread(target=work, name="taskd_net device", daemon=True).start()
+        try:
+            threads.start(work, "taskd_net device", application=True)
+        except NodeError as error:
+            log.error("device_call_failed", reason=str(error))
+            self._loop.call_soon(self._returned, number, Outcome.FAILED)
 
     def _returned(self, number: int, outcome: Outcome) -> None:
         self._busy = False

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskd_net import job_limits, logs
+from taskd_net import job_limits, logs, threads
 from taskd_net.api.member import log
 from taskd_net.position import is_rank
 
@@ -84,16 +84,21 @@ class Pruner:
         self._limit = limit_mb * 1024 * 1024
         self._folder = folder()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="taskd_net profiling", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin, unless it has begun.
+
+        Raises:
+            NodeError: the thread cannot be started.
+        """
+        if self._thread is None:
+            self._thread = threads.start(self._run, "taskd_net profiling")
 
     def close(self) -> None:
         """End the thread, if it has begun."""
         self._ended.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(job_limits.HANDLER_GRACE_S)
 
     def _run(self) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
 from taskd_net import fork, limits, logs
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ConfigError, NodeClosed, TaskdNetError
+from taskd_net.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
 from taskd_net.logger import get_logger
 
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ def by_signal(error: Exception) -> bool:
 
 
 def _report(call: str, error: Exception) -> None:
-    if isinstance(error, ValueError | TypeError | Refused | NodeClosed):  # a ConfigError is a ValueError
+    if isinstance(error, ValueError | TypeError | Refused | NodeError):  # a ConfigError is a ValueError
         log.error("call_failed", call=call, reason=str(error))
     else:
         # A fault of this package's, so with a traceback.

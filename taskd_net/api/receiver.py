@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import job_limits, threads, vocabulary
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
@@ -35,12 +35,17 @@ class Receiver:
         self._node = node
         self._take = take
         self._reading = Reading(node)
-        self._thread = threading.Thread(target=self._run, name="taskd_net handlers", daemon=True)
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin, unless it has begun.
+
+        Raises:
+            NodeError: the thread cannot be started.
+        """
+        if self._thread is None:
+            self._thread = threads.start(self._run, "taskd_net handlers", application=True)
 
     def join(self) -> None:
         """Wait for the end of the thread, after the node is closed, perhaps by a handler.
@@ -49,7 +54,7 @@ class Receiver:
             Refused: a handler has not returned within `job_limits.HANDLER_GRACE_S`.
         """
         self._closed = True
-        if not self._thread.is_alive() or self._thread is threading.current_thread():
+        if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(job_limits.HANDLER_GRACE_S)
         if self._thread.is_alive():

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from taskd_net import limits, link_limits
+from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
@@ -108,6 +109,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._connected = True
+        broken_pipes.opened()
         self._asked = not acknowledges(self.info("socket"))
         self.closing = self._transport.is_closing
         if self._aborted:
@@ -150,6 +152,7 @@ class DirectSocket(asyncio.BufferedProtocol):
             )
         self._end()
         self._frames.drop()
+        broken_pipes.closed()
         self.over.set()
 
     # ---- for the link
@@ -227,6 +230,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def forked(self) -> None:
         """Called in a forked child: close its copy of the descriptor, and touch nothing else."""
         if not self.over.is_set():
+            broken_pipes.closed()
             os.close(self.info("socket").fileno())
 
     def info(self, name: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from taskd_net import job_limits
 from taskd_net.bounded_file import read_file
+from taskd_net.codes import NodeError
 from taskd_net.faults.events import device_name
 from taskd_net.manager.changed_file import ChangedFile
 from taskd_net.manager.threads import OwnThread
@@ -81,7 +82,7 @@ class SeparatedList:
         """
         try:
             written, added = await self._thread.call(lambda: _write(self._path, names, listed), job_limits.STORE_S)
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, NodeError) as error:
             if not self._failed:
                 reason = str(error) or f"not within {job_limits.STORE_S:g} s"
                 self._log.error("separated_list_not_written", file=self._path, reason=reason)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from taskd_net import job_limits
+from taskd_net.codes import NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager.threads import OwnThread
 from taskd_net.recover.codes import Code
@@ -40,7 +41,7 @@ class Framework:
         self._reports = reports
         self._failed = failed
         self._log = log
-        self._thread = OwnThread(self._name)
+        self._thread = OwnThread(self._name, application=True)
         self._calls: asyncio.Queue[Call] = asyncio.Queue()
 
     def call(self, call: Call) -> None:
@@ -57,7 +58,7 @@ class Framework:
         """End the controller, unless a call hangs in it."""
         controller = self._controller
         if controller is not None and not self._thread.busy:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, NodeError):
                 await self._thread.call(functools.partial(self._end, controller), job_limits.HANDLER_GRACE_S)
         self._thread.stop()
 
@@ -87,7 +88,7 @@ class Framework:
             if isinstance(error, TimeoutError):
                 # A call that hangs keeps its thread; the next one gets a new thread.
                 self._thread.stop()
-                self._thread = OwnThread(self._name)
+                self._thread = OwnThread(self._name, application=True)
             self._failed(call, error)
 
     def _end(self, controller: Controller) -> None:

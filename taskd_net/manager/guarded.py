@@ -64,7 +64,7 @@ class Guarded(Plugin[Any]):
         self._seconds = seconds
         self._changed = changed
         self._report = report
-        self._thread = OwnThread(f"plugin {self.name}")
+        self._thread = OwnThread(f"plugin {self.name}", application=True)
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._error: Exception | None = None
@@ -176,7 +176,7 @@ class Guarded(Plugin[Any]):
             error = TimeoutError(f"it has not returned within {self._seconds:g} s")
             # A call that hangs keeps its thread and its object; the next call gets new ones.
             self._thread.stop()
-            self._thread = OwnThread(f"plugin {self.name}")
+            self._thread = OwnThread(f"plugin {self.name}", application=True)
             self._fail(error, stack)
         except Exception as error:  # noqa: BLE001 - reported
             self._fail(error, error)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from taskd_net import job_limits
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ConfigError, NodeError
 from taskd_net.job_view import DecisionView, JobCounters, LeaderView
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.state import NewerRelease
@@ -99,7 +99,7 @@ class Keeping(Unshared):
                 return None
             self._written = {name: parts[name] for name in UNMARKED if name in parts}
             return state
-        except (OSError, sqlite3.Error, TimeoutError) as error:
+        except (OSError, sqlite3.Error, TimeoutError, NodeError) as error:
             self._failed(now, error)
             return None
 
@@ -136,7 +136,7 @@ class Keeping(Unshared):
                 await self._reopen()
             writing = dict(self._unsaved)
             await self._call(partial(self._store.write, writing))
-        except (ConfigError, OSError, sqlite3.Error, TimeoutError) as error:
+        except (ConfigError, OSError, sqlite3.Error, TimeoutError, NodeError) as error:
             self._failed(now, error)
             return True
         self._unsaved.clear()

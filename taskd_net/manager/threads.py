@@ -11,6 +11,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
+from taskd_net import threads
+
 T = TypeVar("T")
 
 STACK_CALLS: Final = 5
@@ -22,10 +24,12 @@ class OwnThread:
 
     Args:
         name: of the thread.
+        application: True if its calls are functions of the application; see `threads.start`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, application: bool = False) -> None:
         self._name = name
+        self._application = application
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._running = 0
@@ -40,7 +44,10 @@ class OwnThread:
 
         Raises:
             TimeoutError: it has not ended in time; it still runs, and further calls wait for it.
+            NodeError: the thread cannot be started.
         """
+        if self._thread is None:
+            self._thread = threads.start(self._run, self._name, application=self._application)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._running += 1
@@ -67,9 +74,6 @@ class OwnThread:
             except RuntimeError:
                 return  # the loop is closed, and nobody awaits the result
 
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
         self._calls.put(run)
         # `wait_for` of Python 3.11 loses a cancellation that comes as the call ends.
         async with asyncio.timeout(seconds):

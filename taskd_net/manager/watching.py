@@ -6,6 +6,7 @@ looked at once a second: not every file system tells of changes, and `watchfiles
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Iterator
@@ -15,9 +16,13 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from taskd_net import job_limits
+from taskd_net.codes import NodeError
+from taskd_net.logger import late_logger
 from taskd_net.manager.threads import OwnThread
 
 T = TypeVar("T")
+
+log: Final = late_logger()
 
 _WATCHING: Final[WeakKeyDictionary[OwnThread, threading.Event]] = WeakKeyDictionary()
 
@@ -59,13 +64,22 @@ async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T]
     thread, ended = OwnThread(f"watches {path}"), threading.Event()
     moments = _moments(path, ended, tells=tells)
     _WATCHING[thread] = ended
+    told = False
 
     def seen() -> T | None:
         return look(next(moments, False))
 
     try:
         while True:
-            value = await thread.call(seen, None)
+            try:
+                value = await thread.call(seen, None)
+            except NodeError as error:  # the process is at its limits, as a rule for a while
+                if not told:
+                    log.error("file_not_watched", file=path, reason=str(error))
+                told = True
+                await asyncio.sleep(job_limits.RESET_LOOK_S)
+                continue
+            told = False
             if value is not None:
                 take(value)
     finally:

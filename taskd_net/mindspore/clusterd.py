@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from taskd_net import threads
 from taskd_net.api.launcher import JOB, ROLE, clusterd_of_environment
-from taskd_net.codes import TaskdNetError
+from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.logger import late_logger
 from taskd_net.recover import DLRecoverManager, pb
 from taskd_net.recover.controller import Controller
@@ -55,9 +57,13 @@ class Clusterd:
         """
         try:
             if self._manager is None:
-                self._manager = DLRecoverManager(self._info, self._address, controller=self._controller, killed=killed)
-                self._thread = threading.Thread(target=self._run, args=(self._manager,), name="clusterd", daemon=True)
-                self._thread.start()
+                manager = DLRecoverManager(self._info, self._address, controller=self._controller, killed=killed)
+                try:
+                    self._thread = threads.start(partial(self._run, manager), "clusterd", application=True)
+                except NodeError:
+                    manager.close()
+                    raise
+                self._manager = manager
             else:
                 self._manager.restart_controller()
         except (TaskdNetError, ValueError, TypeError) as error:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import job_limits
+from taskd_net import job_limits, threads
 from taskd_net.bounded_file import read_file
 from taskd_net.logger import late_logger
 from taskd_net.manager.config import RESET_FILE
@@ -66,8 +65,7 @@ class Reader:
         self._told: dict[str, str] = {}  # reason by file
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._answers: SimpleQueue[Files] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="reads reset files", daemon=True)
-        self._thread.start()
+        self._thread = threads.start(self._run, "reads reset files")
 
     def read(self) -> Files:
         """The present content; where the file system does not answer within a second, that of the last answer."""

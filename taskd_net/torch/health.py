@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 
+from taskd_net import threads
 from taskd_net.address import Address
 from taskd_net.api.arguments import joined
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ConfigError, NodeError
 from taskd_net.logger import late_logger
 
 if TYPE_CHECKING:
@@ -79,14 +80,16 @@ class HealthServer(HealthCheckServer):
     def start(self) -> None:
         """Listen. A port that cannot be used is one line in the log, and there is no server."""
         started: Future[None] = Future()
-        self._thread = Thread(target=lambda: asyncio.run(self._serve(started)), name="taskd_net_health", daemon=True)
-        self._thread.start()
+        thread: Thread | None = None
         try:
+            thread = threads.start(lambda: asyncio.run(self._serve(started)), "taskd_net_health")
             started.result()
-        except (ConfigError, ImportError) as error:
+        except (ConfigError, ImportError, NodeError) as error:
             log.warning("no_health_check", reason=str(error))
-            self._thread.join()
-            self._thread = None
+            if thread is not None:
+                thread.join()
+            return
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop listening; stopping twice is stopping once."""
