@@ -14,7 +14,7 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import fork, threads
+from taskd_net import fork, standard_files, threads
 from taskd_net.codes import NodeError
 
 
@@ -35,6 +35,7 @@ class Background:
         """
         with self._changing:
             if self._loop is None:
+                standard_files.open_missing()
                 loop = uvloop.new_event_loop()
                 try:
                     self._thread = threads.start(partial(_run, loop), "taskd_net")

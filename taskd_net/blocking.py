@@ -60,15 +60,15 @@ class BlockingNode:
         Raises:
             ConfigError: the listening address cannot be bound.
             NodeForked: this process was forked off one that has started a node.
-            NodeError: the node was started before.
+            NodeError: the node was started before, or the process is at its limit of threads.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         with self._closing:
             if self._started:
                 raise NodeError("a node can be started once; make a new one")
-            self._started = True
             self._loop = shared.acquire()
+            self._started = True
             try:
                 self._node = self._call(Node(self.config).start())
             except BaseException:

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from taskd_net import fork, limits
+from taskd_net import fork, limits, standard_files
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import AUTO, NodeConfig
@@ -16,6 +16,7 @@ from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
 from taskd_net.sending import Sender
+from taskd_net.transport import grpc_threads
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Joiner
 
@@ -45,12 +46,15 @@ class Lifecycle(Driver):
         Raises:
             ConfigError: an address cannot be bound, a file of TLS is not usable, or the extra for tracing is missing.
             NodeForked: this process was forked off one that has started a node.
-            NodeError: the node was started before; a closed node cannot be started again.
+            NodeError: the node was started before (a closed node cannot be started again), or the process is at its
+                limit of threads.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         if self._loop is not None or self.closed:
             raise NodeError("a node can be started once; make a new one")
+        standard_files.open_missing()
+        grpc_threads.require_room()
         self._loop = asyncio.get_running_loop()
         self.running = True
         fork.protect(self)

@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import fork, limits
+from taskd_net import fork, limits, standard_files
 from taskd_net.codes import ConfigError
 from taskd_net.log_lines import Fields, columns, json_object
 from taskd_net.logger import Event, get_logger
@@ -321,6 +321,7 @@ def _destinations(
 
 def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
     try:
+        standard_files.open_missing()
         Path(folder).mkdir(parents=True, exist_ok=True)
         return _File(Path(folder) / file_name, level)
     except (OSError, ValueError) as error:

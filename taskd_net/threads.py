@@ -7,11 +7,16 @@ a thread of ours, where its default would end the process. gRPC's threads are st
 
 from __future__ import annotations
 
+import _thread
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Final
 
+from taskd_net import fork
 from taskd_net.codes import NodeError
 
 _SENT: Final = signal.valid_signals() - {
@@ -25,6 +30,12 @@ _SENT: Final = signal.valid_signals() - {
     signal.SIGTRAP,
 }
 """Signals from outside a thread, and of a failed write. The others are for faults of a thread, and for profilers."""
+
+
+_END_S: Final = 1.0
+"""Seconds for the system to take a thread away that has ended: microseconds, unless it is very busy."""
+
+_SEE: Final = "see ulimit -u and -v, and pids.max of its control group"
 
 
 class _Starter(threading.local):
@@ -61,6 +72,40 @@ def start(work: Callable[[], object], name: str, *, application: bool = False) -
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
-        text = f"the process cannot start the thread {name!r}: {error}; expected room below its limits (ulimit -u, -v)"
-        raise NodeError(text) from None
+        raise NodeError(f"the process cannot start the thread {name!r}: {error}; {_SEE}") from None
     return thread
+
+
+def require_room(count: int) -> None:
+    """Check that this process can start some more threads, by starting them.
+
+    Limits of processes and of memory, of the user and of the control group, have no common answer. The threads of C
+    libraries end the process where one cannot be started, so there must be room before one of these begins.
+
+    Args:
+        count: how many.
+
+    Raises:
+        NodeError: it cannot.
+    """
+    gate, ended, started = fork.Lock(), SimpleQueue[int](), 0
+
+    def wait() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SENT)
+        with gate:
+            ended.put(threading.get_native_id())
+
+    try:
+        with gate:
+            for _ in range(count):
+                _thread.start_new_thread(wait, ())
+                started += 1
+    except (RuntimeError, MemoryError):
+        raise NodeError(f"the process can start {started} more threads; expected {count}: {_SEE}") from None
+    finally:
+        # They count in the limits until the system has taken them away.
+        give_up_at = time.monotonic() + _END_S
+        for _ in range(started):
+            number = ended.get()
+            while os.path.exists(f"/proc/self/task/{number}") and time.monotonic() < give_up_at:  # noqa: PTH110 - slower
+                time.sleep(0)

@@ -49,5 +49,5 @@ def test_thread_that_cannot_be_started_is_an_error_with_the_limits(monkeypatch: 
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(NodeError, match=r"cannot start the thread 'test': can't start new thread; expected room"):
+    with pytest.raises(NodeError, match=r"cannot start the thread 'test': can't start new thread; see ulimit"):
         threads.start(lambda: None, "test")

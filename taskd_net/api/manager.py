@@ -22,7 +22,7 @@ from taskd_net.api.launcher import clusterd_of_environment
 from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
-from taskd_net.codes import ConfigError, NodeClosed
+from taskd_net.codes import ConfigError, NodeClosed, NodeError
 from taskd_net.config import NodeConfig
 from taskd_net.faults.config import FaultSettings
 from taskd_net.jobs.records import Record
@@ -81,6 +81,7 @@ class Manager:
 
         Raises:
             ConfigError: the state cannot be used.
+            NodeError: a thread cannot be started.
         """
         self._start.take()
 
@@ -188,7 +189,7 @@ def start_taskd_manager() -> bool:
     member = slot.member
     try:
         member.begin()
-    except ConfigError:
+    except (ConfigError, NodeError):
         slot.clear(member)
         raise
     try:

@@ -77,10 +77,25 @@ class Once:
         Raises:
             Refused: it has been taken.
         """
+        with self.step():
+            pass
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Take the step for a block; an error in there gives it back.
+
+        Raises:
+            Refused: it has been taken.
+        """
         with self._changing:
             if self._done:
                 raise Refused("it has been started already")
             self._done = True
+        try:
+            yield
+        except BaseException:
+            self._done = False
+            raise
 
 
 class Member(Protocol):

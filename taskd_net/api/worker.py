@@ -107,12 +107,16 @@ class Worker:
         self._turn = fork.Lock()  # handlers run one after another
 
     def start(self) -> None:
-        """Register with the Mgr, serve its commands, and keep the bound on the profiling folder."""
-        self._start.take()
-        self.node.beside(self.reports.stay_registered)
-        self._receiver.start()
-        self._switch.start()
-        self._pruner.start()
+        """Register with the Mgr, serve its commands, and keep the bound on the profiling folder.
+
+        Raises:
+            NodeError: a thread cannot be started; another call starts what is missing.
+        """
+        with self._start.step():
+            self._receiver.start()
+            self._switch.start()
+            self._pruner.start()
+            self.node.beside(self.reports.stay_registered)
 
     def close(self) -> None:
         """Leave the mesh, and end every thread but that of a device call."""

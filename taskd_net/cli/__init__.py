@@ -6,6 +6,7 @@ import io
 import os
 import sys
 
+from taskd_net import standard_files
 from taskd_net.environment import silence
 
 
@@ -27,12 +28,8 @@ def main() -> None:
 
 
 def _open_standard_files() -> None:
-    """Open `/dev/null` for closed standard files, or the next socket would take their numbers."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
+    """Have all three standard files, and texts for them that quoting cannot break."""
+    standard_files.open_missing()
     # Python's objects for files that were closed at its start are None.
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from taskd_net import job_limits
 from taskd_net.address import Address
-from taskd_net.codes import TaskdNetError
+from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.etcd.place import Place
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import open_channel
@@ -229,7 +229,10 @@ class EtcdClient:
     def _channel(self) -> grpc.aio.Channel:
         if self._current is None:
             address = self._members[self._number % len(self._members)]
-            self._current = open_channel(address, self._credentials, self._server_name, pings=False)
+            try:
+                self._current = open_channel(address, self._credentials, self._server_name, pings=False)
+            except NodeError as error:
+                raise EtcdError(str(error)) from None
         return self._current
 
 

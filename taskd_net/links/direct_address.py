@@ -8,10 +8,14 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from taskd_net import limits
+from taskd_net import limits, threads
 from taskd_net.address import Address
+from taskd_net.codes import NodeError
+
+_RESOLVERS: Final = 4
+"""Threads of libuv, which it starts with the first look-up. It ends the process if it cannot."""
 
 
 class Where(NamedTuple):
@@ -34,8 +38,9 @@ async def resolve(address: Address) -> Where:
     if not found:
         loop = asyncio.get_running_loop()
         try:
+            threads.require_room(_RESOLVERS)
             found += await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, NodeError) as error:
             raise OSError(f"{address.host} is no host: {error}") from error
     family, _, _, _, name = found[0]
     return Where(family, name)

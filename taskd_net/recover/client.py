@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from taskd_net import job_limits
 from taskd_net.address import Address
-from taskd_net.codes import TaskdNetError
+from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
@@ -215,7 +215,10 @@ class Client:
 
     def _open(self) -> grpc.aio.Channel:
         if self._channel is None:
-            self._channel = open_channel(self.address, self._credentials, None, pings=True)
+            try:
+                self._channel = open_channel(self.address, self._credentials, None, pings=True)
+            except NodeError as error:
+                raise ClusterdError(str(error)) from None
         return self._channel
 
     async def _drop(self) -> None:

@@ -121,7 +121,7 @@ class Rotation:
         before = self._certificates
         try:
             now = await asyncio.to_thread(read, self.tls)
-        except ConfigError as error:
+        except (ConfigError, RuntimeError) as error:  # at the limit of threads it is a RuntimeError
             if str(error) != self._refused:
                 self._refused = str(error)
                 self._log.warning("certificates_refused", reason=self._refused)

@@ -10,6 +10,7 @@ from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.tls.files import Tls
+from taskd_net.transport import grpc_threads
 
 Options: TypeAlias = list[tuple[str, str | int]]
 
@@ -37,13 +38,20 @@ def open_channel(
         credentials: for TLS.
         server_name: what the parent's certificate has to name instead of the host of `upstream`.
         pings: as in `channel_options`.
+
+    Raises:
+        NodeError: the process is at its limit of threads.
     """
+    grpc_threads.require_room()
     options = channel_options(pings=pings)
     if credentials is None:
-        return grpc.aio.insecure_channel(str(upstream), options=options)
-    if server_name is not None:
-        options.append(("grpc.ssl_target_name_override", server_name))
-    return grpc.aio.secure_channel(str(upstream), credentials, options=options)
+        channel = grpc.aio.insecure_channel(str(upstream), options=options)
+    else:
+        if server_name is not None:
+            options.append(("grpc.ssl_target_name_override", server_name))
+        channel = grpc.aio.secure_channel(str(upstream), credentials, options=options)
+    grpc_threads.note(channel)
+    return channel
 
 
 def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
@@ -51,6 +59,7 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
 
     Raises:
         ConfigError: a file of TLS is not usable; names it and says what is wrong.
+        NodeError: the process is at its limit of threads.
     """
     if tls is None:
         return open_channel(address, None, None, pings=False)

@@ -12,7 +12,7 @@ import grpc
 
 from taskd_net import limits, observe_limits
 from taskd_net.address import Address
-from taskd_net.codes import Refusal, describe
+from taskd_net.codes import NodeError, Refusal, describe
 from taskd_net.links import peer as peers
 from taskd_net.links import registry
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
@@ -138,11 +138,18 @@ class Connector:
         return self._rotation is not None and connection.credentials is not self._rotation.client
 
     def open_channel(self) -> tuple[grpc.ChannelCredentials | None, grpc.aio.Channel]:
-        """A channel of its own for one attempt, and the credentials that it is made with."""
+        """A channel of its own for one attempt, and the credentials that it is made with.
+
+        Raises:
+            Failed: the process is at its limit of threads.
+        """
         credentials, server_name = None, None
         if self._rotation is not None:
             credentials, server_name = self._rotation.client, self._rotation.tls.server_name
-        return credentials, channels.open_channel(self._upstream, credentials, server_name, pings=self.pings)
+        try:
+            return credentials, channels.open_channel(self._upstream, credentials, server_name, pings=self.pings)
+        except NodeError as error:
+            raise Failed(str(error)) from None
 
     async def answers(self) -> bool:
         """True as soon as somebody answers there, with TLS and HTTP/2. It registers nothing, and may wait for ever."""
@@ -155,13 +162,14 @@ class Connector:
 
     async def accepts(self) -> bool:
         """True if a parent there takes this node now. The place that it gives ends by itself."""
-        _, channel = self.open_channel()
         try:
-            await self.register(channel)
+            _, channel = self.open_channel()
+            try:
+                await self.register(channel)
+            finally:
+                await channel.close()
         except Failed:
             return False
-        finally:
-            await channel.close()
         return True
 
     async def register(self, channel: grpc.aio.Channel) -> tuple[Position, peers.Peer]:

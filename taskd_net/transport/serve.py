@@ -26,7 +26,7 @@ from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
-from taskd_net.transport import standard
+from taskd_net.transport import grpc_threads, standard
 from taskd_net.transport.announcements import Announcements
 from taskd_net.transport.channel import server_options
 from taskd_net.transport.grpc_log_filter import filter_grpc_logs
@@ -114,7 +114,9 @@ class MeshServer:
     async def _start_grpc(self) -> Address:
         filter_grpc_logs()
         channelz = standard.has_channelz()
+        grpc_threads.require_room()
         server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
+        grpc_threads.note(server)
         unary, guarded = grpc.unary_unary_rpc_method_handler, self.failures.guarded
         methods: dict[str, Handler] = {
             f"/{SERVICE}/Register": unary(self._open_to_new(guarded(self._register))),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig
+from taskd_net import BlockingNode, Node, NodeConfig
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -27,7 +27,7 @@ def command(script: str, *options: str) -> list[str]:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Those of the tests, without a log on the standard output."""
+    """Variables of the tests, without a log on the standard output."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "TASKD_LOG_STDOUT": "False", **variables}
 
 
@@ -141,3 +141,157 @@ def test_signal_that_the_application_waits_for_is_its_own(tmp_path: Path) -> Non
             check=False,
         )
     assert (ended.returncode, ended.stdout) == (0, "SIGUSR1\n"), ended.stderr
+
+
+# ---- limits
+
+NOBODY = 61_000
+"""The first of the users of these tests. Each has one: the limit counts all processes of a user."""
+
+LIMITED = """
+    import os, resource, sys
+    import taskd_net
+    from taskd_net import destroy_taskd_worker, init_taskd_worker, send_to_manager, start_taskd_worker
+
+    taskd_net.logs.start(None, stdout=True)
+    own, (before, most) = len(os.listdir("/proc/self/task")), resource.getrlimit(resource.RLIMIT_NPROC)
+    for room in map(int, sys.argv[1:]):
+        resource.setrlimit(resource.RLIMIT_NPROC, (own + room, most))
+        print("init", init_taskd_worker(0), flush=True)
+    # A limit that is raised again leaves nothing behind.
+    resource.setrlimit(resource.RLIMIT_NPROC, (before, most))
+    print("then", init_taskd_worker(0), start_taskd_worker(), send_to_manager(0, "STATUS", timeout=30.0))
+    print("end", destroy_taskd_worker())
+"""
+
+
+def as_nobody(user: int) -> list[str]:
+    """Run a command as another user, who may read the tree of the tests, and has no right to exceed limits."""
+    rights = "-all,+dac_read_search"
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
+            f"--inh-caps={rights}", f"--ambient-caps={rights}"]  # fmt: skip
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+@needs_root
+def test_process_at_its_limit_of_threads_is_told_so_and_joins_when_there_is_room(tmp_path: Path) -> None:
+    """gRPC ends a process in which it cannot start a thread."""
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        mgr.beside(_accept_all)
+        ended = subprocess.run(
+            [*as_nobody(NOBODY), *command(LIMITED), *map(str, range(8))],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment(TASKD_NET_UPSTREAM=mgr.address or "", RANK="0", LOCAL_WORLD_SIZE="1"),
+            timeout=ENDS_S,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    lines = [line for line in ended.stdout.splitlines() if "no_log_file" not in line]
+    said = [line for line in lines if not line.startswith("20")]
+    assert said == ["init False"] * 8 + ["then True True True", "end True"]
+    assert sum("can start" in line or "cannot start" in line for line in lines) == 8, lines
+
+
+LOSES_ITS_PARENT = """
+    import os, resource, sys
+    from taskd_net import BlockingNode, NodeConfig
+
+    with BlockingNode(NodeConfig.worker(server_rank=0, rank=0, upstream=sys.argv[1])) as node:
+        node.joined(30)
+        own, (_, most) = len(os.listdir("/proc/self/task")), resource.getrlimit(resource.RLIMIT_NPROC)
+        resource.setrlimit(resource.RLIMIT_NPROC, (own + 1, most))
+        print("joined", flush=True)
+        sys.stdin.readline()
+        try:
+            node.joined(3)
+            while node.is_joined:
+                pass
+            node.joined(3)
+        except TimeoutError as error:
+            print(error, flush=True)
+"""
+
+
+@needs_root
+def test_process_at_its_limit_that_loses_its_parent_lives(tmp_path: Path) -> None:
+    """gRPC's threads have ended with the channel that the direct link has replaced; a join starts them again."""
+    with proxy(tmp_path) as parent:
+        assert parent.stdout is not None
+        address = parent.stdout.readline().strip()
+        with subprocess.Popen(
+            [*as_nobody(NOBODY + 1), *command(LOSES_ITS_PARENT), address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+        ) as training:
+            assert training.stdout is not None
+            assert training.stdout.readline() == "joined\n"
+            parent.kill()
+            parent.wait()
+            said, complaints = training.communicate("go on\n", ENDS_S)
+    assert training.returncode == 0, complaints
+    assert "more threads; expected" in said
+
+
+async def _accept_all(node: Node) -> None:
+    async for _ in node.messages():
+        pass
+
+
+# ---- standard files
+
+PRINTS = """
+    import os, sys
+    import taskd_net
+    from taskd_net import BlockingNode, NodeConfig, destroy_taskd_worker, init_taskd_worker, start_taskd_worker
+
+    def own(text):
+        for number in (1, 2):
+            try:
+                os.write(number, text)
+            except OSError:
+                pass
+
+    if sys.argv[1] == "node":
+        with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+            assert node.send("x", to="Mgr").ok and node.receive(30).body == "x"
+            own(b"a print of the application\\n")
+    else:
+        assert init_taskd_worker(0)
+        own(b"a print of the application\\n")
+        assert start_taskd_worker()
+        if sys.argv[1] == "destroyed":
+            assert destroy_taskd_worker()
+    open(sys.argv[2], "w").write("end")
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("kind", ["node", "destroyed", "left open"])
+def test_process_without_a_standard_file_ends_well_and_its_log_has_no_print(
+    tmp_path: Path, closed: str, kind: str
+) -> None:
+    end = tmp_path / "end"
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        mgr.beside(_accept_all)
+        ended = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *command(PRINTS), kind, str(end)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment(
+                TASKD_NET_UPSTREAM=mgr.address or "", RANK="0", LOCAL_WORLD_SIZE="1", TASKD_LOG_PATH=str(tmp_path)
+            ),
+            timeout=ENDS_S,
+            check=False,
+        )
+    assert (ended.returncode, end.read_text()) == (0, "end"), ended.stderr
+    log = tmp_path / "taskd-worker-0.log"
+    assert not log.exists() or "application" not in log.read_text()

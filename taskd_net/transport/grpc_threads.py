@@ -1,0 +1,37 @@
+"""Room for the threads of gRPC, which crashes where it cannot start one.
+
+gRPC starts its threads with the first channel or server of the process, and ends them with the last.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, TypeAlias
+from weakref import WeakSet
+
+import grpc
+
+from taskd_net import threads
+
+User: TypeAlias = grpc.aio.Channel | grpc.aio.Server
+
+_OTHERS: Final = 4
+"""Threads beside gRPC's pool: its timers, the growth of the pool, look-ups of names, and grpc.aio's poller."""
+
+_users: Final[WeakSet[User]] = WeakSet()
+
+
+def require_room() -> None:
+    """Check that gRPC can start its threads, unless it has.
+
+    Raises:
+        NodeError: the process is at its limit of threads.
+    """
+    if not _users:
+        # gRPC's pool has a thread for each processor, within these bounds.
+        threads.require_room(min(max(os.cpu_count() or 1, 4), 16) + _OTHERS)
+
+
+def note(user: User) -> None:
+    """Note that gRPC's threads live at least as long as this channel or server."""
+    _users.add(user)
