@@ -353,6 +353,13 @@ LOG_PEER_LINES: Final = 10
 LOG_PEER_REFILL_S: Final = 60.0
 """Seconds until one more of them: 1,440 a day, some 300 KiB."""
 
+LOG_WAITING: Final = 1000
+"""Lines of the package's threads that wait for a handler of the application; the oldest goes. Budgets allow some 100 at
+once."""
+
+LOG_WAIT_S: Final = 0.1
+"""Seconds that such a thread waits for a handler that is free, so that lines are there when a call returns."""
+
 LOG_PEERS: Final = 8192
 """Events and peers with a budget of their own, above the children of a large parent. Beyond it all budgets begin again;
 the bound on all peers together stays."""

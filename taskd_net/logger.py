@@ -5,7 +5,7 @@ see each as one logfmt line. No handler is added here, and without one nothing b
 adds a console and a file.
 
 The logger is a gate for text from outside: values are cut and printable, and `log_budget` bounds the lines of each
-event and peer. So every handler gets short, single lines, whatever peers send.
+event and peer. So every handler gets short, single lines, whatever peers send. `handlers` calls them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from taskd_net import limits
+from taskd_net import handlers, limits
 from taskd_net.log_budget import LogBudget
 from taskd_net.log_lines import logfmt
 from taskd_net.untrusted import printable, shown
 
 _logger: Final = logging.getLogger("taskd_net")
+_logger.callHandlers = handlers.call  # type: ignore[method-assign]
 
 
 class Event(dict[str, Any]):
@@ -82,7 +84,9 @@ class Logger:
             event["exception"] = _traceback(text)
         # The event has the traceback, so the record has none. By the two attributes, handlers of an application that
         # format with structlog see the fields. The line is that of the caller of `info` and the others.
-        _logger.log(level, event, extra={"_logger": _logger, "_name": method}, stacklevel=3)
+        # An application's filter may raise; no call of this package does.
+        with suppress(Exception):
+            _logger.log(level, event, extra={"_logger": _logger, "_name": method}, stacklevel=3)
 
 
 def get_logger(**fields: object) -> Logger:

@@ -35,6 +35,7 @@ from typing import Any, Final
 
 from taskd_net import fork, limits, standard_files
 from taskd_net.codes import ConfigError
+from taskd_net.handlers import Own
 from taskd_net.log_lines import Fields, columns, json_object
 from taskd_net.logger import Event, get_logger
 
@@ -116,7 +117,7 @@ def started() -> bool:
     return bool(_handlers)
 
 
-class _Console(logging.StreamHandler[Any]):
+class _Console(Own, logging.StreamHandler[Any]):
     """The standard output, as long as the application has no handlers of its own."""
 
     def __init__(self, logger: logging.Logger, level: int) -> None:
@@ -151,7 +152,7 @@ class _Console(logging.StreamHandler[Any]):
             super().flush()
 
 
-class _File(logging.Handler):
+class _File(Own, logging.Handler):
     """A file of JSON lines that is renamed when it is full.
 
     The descriptor stays the same from the first line to `close`, and is valid at every moment: a child that is forked

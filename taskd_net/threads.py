@@ -39,9 +39,14 @@ _SEE: Final = "see ulimit -u and -v, and pids.max of its control group"
 
 
 class _Starter(threading.local):
-    """The signal mask of the application's thread that has started this one, directly or not; None in its own."""
+    """The signal mask of the application's thread that has started this one, directly or not; None in its own.
+
+    Attributes:
+        own: this thread calls no function of the application.
+    """
 
     mask: set[signal.Signals | int] | None = None
+    own = False
 
 
 _starter: Final = _Starter()
@@ -64,6 +69,7 @@ def start(work: Callable[[], object], name: str, *, application: bool = False) -
     def run() -> None:
         inherited = signal.pthread_sigmask(signal.SIG_BLOCK, _SENT)
         _starter.mask = inherited if mask is None else mask
+        _starter.own = not application
         if application:
             signal.pthread_sigmask(signal.SIG_SETMASK, _starter.mask)
         work()
@@ -74,6 +80,11 @@ def start(work: Callable[[], object], name: str, *, application: bool = False) -
     except (RuntimeError, MemoryError) as error:
         raise NodeError(f"the process cannot start the thread {name!r}: {error}; {_SEE}") from None
     return thread
+
+
+def is_own() -> bool:
+    """True in a thread of this package that calls no function of the application."""
+    return _starter.own
 
 
 def require_room(count: int) -> None:

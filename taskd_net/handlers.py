@@ -1,0 +1,107 @@
+"""Calls of the handlers of the package's log, which may be the application's, and may call the package.
+
+- No handler of the application gets a line that was logged while it runs in the same thread, such as the failure of its
+  own report to the Manager. The others get it.
+- An error of a handler ends where logging puts it, on stderr, and never in a call of this package.
+- A thread of the package runs no handler of the application: it would wait for a handler that waits for this thread.
+  A thread for the moment does, in the order of the lines. The package's waits a little, so that lines are seen in time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Final
+
+from taskd_net import fork, limits, threads
+from taskd_net.codes import NodeError
+
+
+class Own:
+    """A handler of this package: it calls nothing of the application, and runs in any thread."""
+
+
+class _Running(threading.local):
+    """The handlers that run in this thread."""
+
+    handlers: tuple[logging.Handler, ...] = ()
+
+
+class _Elsewhere:
+    """Lines of the package's threads on their way to the application's handlers."""
+
+    def __init__(self) -> None:
+        self._changing = fork.Lock()
+        self._lines: deque[tuple[logging.Handler, logging.LogRecord]] = deque(maxlen=limits.LOG_WAITING)
+        self._thread: threading.Thread | None = None
+
+    def hand_over(self, handler: logging.Handler, record: logging.LogRecord) -> None:
+        """Have a handler called in another thread, and wait for that, unless it has others to call."""
+        with self._changing:
+            self._lines.append((handler, record))
+            # In a forked child it is not alive.
+            if self._thread is not None and self._thread.is_alive():
+                return
+            try:
+                thread: threading.Thread | None
+                thread = self._thread = threads.start(self._run, "taskd_net log", application=True)
+            except NodeError:  # at the limit of threads
+                self._lines.pop()
+                thread = None
+        if thread is None:
+            _run(handler, record)
+        else:
+            thread.join(limits.LOG_WAIT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changing:
+                if not self._lines:
+                    self._thread = None
+                    return
+                handler, record = self._lines.popleft()
+            _run(handler, record)
+
+
+_running: Final = _Running()
+_elsewhere: Final = _Elsewhere()
+
+
+def call(record: logging.LogRecord) -> None:
+    """Call the handlers of a record of the logger `taskd_net`, as `logging.Logger.callHandlers` finds them."""
+    logger: logging.Logger | None = logging.getLogger("taskd_net")
+    found = False
+    while logger is not None:
+        for handler in list(logger.handlers):
+            found = True
+            if record.levelno >= handler.level:
+                _call(handler, record)
+        logger = logger.parent if logger.propagate else None
+    last = logging.lastResort
+    if not found and last is not None and record.levelno >= last.level:
+        _call(last, record)
+
+
+def _call(handler: logging.Handler, record: logging.LogRecord) -> None:
+    if isinstance(handler, Own):  # one may tell of itself
+        _run(handler, record)
+    elif handler in _running.handlers:
+        return
+    elif threads.is_own() and handler is not logging.lastResort:
+        _elsewhere.hand_over(handler, record)
+    else:
+        _run(handler, record)
+
+
+def _run(handler: logging.Handler, record: logging.LogRecord) -> None:
+    before = _running.handlers
+    _running.handlers = (*before, handler)
+    try:
+        handler.handle(record)
+    except Exception:  # noqa: BLE001 - the application's
+        with suppress(Exception):
+            handler.handleError(record)
+    finally:
+        _running.handlers = before
