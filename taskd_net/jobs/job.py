@@ -400,7 +400,7 @@ class Job:
             return False
         try:
             return plugin.lost(command, snapshot)
-        except Exception as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
+        except BaseException as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
             outcome.note("plugin_failed", plugin=plugin.name, reason=f"{type(error).__name__}: {error}")
             return False
 

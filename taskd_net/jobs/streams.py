@@ -124,7 +124,7 @@ class Streams:
         """Run a part of a plugin. None if it raises: the plugin is barred from the stream then."""
         try:
             return part()
-        except Exception as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
+        except BaseException as error:  # noqa: BLE001 - a plugin of the user's ends no Manager; the notice is logged
             self.streams[name].barred.add(plugin.name)
             reason = f"{type(error).__name__}: {error}"
             outcome.note("plugin_barred", stream=name, plugin=plugin.name, reason=reason)

@@ -24,7 +24,7 @@ from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import move, moved
 from taskd_net.jobs.traffic import Command, Item
-from taskd_net.manager.threads import OwnThread
+from taskd_net.manager.threads import OwnThread, described
 from taskd_net.untrusted import json_value
 
 Report = Callable[[str, str, BaseException | str], None]
@@ -203,11 +203,14 @@ class Guarded(Plugin[Any]):
 
     def _fail(self, error: Exception, trace: BaseException | str) -> None:
         self._failures += 1
-        self._plugin = self._make()
+        self.off = self._failures >= job_limits.PLUGIN_FAILURES
+        try:
+            self._plugin = self._make()
+        except BaseException as failed:  # noqa: BLE001 - the application's
+            error, trace, self.off = RuntimeError(f"it cannot be made again: {described(failed)}"), failed, True
         self._error, self._stepped, self._wanted, self._again = error, None, (), True
         self._deadline = INFINITY
-        self.off = self._failures >= job_limits.PLUGIN_FAILURES
-        self._report(self.name, f"{type(error).__name__}: {error}", trace)
+        self._report(self.name, described(error), trace)
         self._changed()
 
 

@@ -16,6 +16,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, built_in
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.guarded import Guarded, Report
+from taskd_net.manager.threads import described
 from taskd_net.untrusted import shown
 
 GROUP: Final = "taskd_net.plugins"
@@ -39,7 +40,12 @@ def users_plugins(config: ManagerConfig, changed: Callable[[], None], report: Re
         log.error("plugin_refused", place=place, reason=reason)
 
     makes = load(config.plugins, {plugin.name for plugin in built_in()}, refuse)
-    made = [Guarded(make, config.plugin_timeout, changed, report) for make in makes]
+    made = list[Guarded]()
+    for make in makes:
+        try:
+            made.append(Guarded(make, config.plugin_timeout, changed, report))
+        except BaseException as error:  # noqa: BLE001 - made once already, and not again
+            refuse(shown(make), described(error))
     for each in made:
         log.info("plugin_loaded", plugin=each.name, streams=",".join(each.streams))
     return made
@@ -63,11 +69,8 @@ def load(folder: str | None, taken: set[str], refuse: Refuse) -> list[Make]:
             name = _checked(kind)
             if name in places:
                 raise ConfigError(f"there is a plugin {name} already ({places[name]}); expected another name")
-        except BaseException as error:
-            # SystemExit too: an import that ends a script must not end the Manager.
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            refuse(place, f"{type(error).__name__}: {error}")
+        except BaseException as error:  # noqa: BLE001 - an import that ends a script must not end the Manager
+            refuse(place, described(error))
             continue
         places[name] = place
         made.append(kind)

@@ -19,6 +19,14 @@ STACK_CALLS: Final = 5
 """Calls of a stack that are told: a value in the log has 500 characters at most."""
 
 
+def described(error: BaseException) -> str:
+    """The kind and the text of an error of the application, whose own `__str__` may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - the application's
+        return type(error).__name__
+
+
 class OwnThread:
     """A thread that runs one call after another. Its end is not waited for by the end of the process.
 
@@ -67,7 +75,9 @@ class OwnThread:
             try:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - raised at the await
-                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+                # A future takes no StopIteration, and the loop would end by a KeyboardInterrupt.
+                fits = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                error = raised if fits else RuntimeError(f"it has raised {described(raised)}")
                 error.__traceback__ = raised.__traceback__
             try:
                 loop.call_soon_threadsafe(end, result, error)

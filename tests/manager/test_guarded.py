@@ -71,6 +71,9 @@ async def test_the_example_greets_the_workers() -> None:
     [
         ("forever.wait()", "forever.wait()"),
         ("raise KeyError(7)", "Traceback"),
+        ("raise KeyboardInterrupt", "it has raised KeyboardInterrupt"),
+        ("raise StopIteration(7)", "it has raised StopIteration: 7"),
+        ("raise type('Unprintable', (BaseException,), {'__str__': None})", "it has raised Unprintable"),
         ("self.state.calls = [float('nan')]; return Progress.HOLD", "JSON compliant"),
         ("self.send('Agent/0', 209); return Progress.HOLD", "expected a whole number in a 208"),
         ("self.state.calls = object(); return Progress.HOLD", "TypeError"),

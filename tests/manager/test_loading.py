@@ -60,6 +60,7 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
         "l": good("Eight").replace("super().__init__(None)", "raise OSError('no disk')"),
         "m": "syntax error",
         "n": good("Nine").replace("def step", "def no_step"),
+        "o": "raise KeyboardInterrupt",
         "_n": "raise ValueError",
     }
     for name, text in files.items():
@@ -79,6 +80,7 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
         "k.py": "streams is {}",
         "l.py": "no disk",
         "m.py": "SyntaxError",
+        "o.py": "KeyboardInterrupt: ",
         "n.py": "Can't instantiate abstract class Nine",
     }
     assert refused.keys() == reasons.keys()
