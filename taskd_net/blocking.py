@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from taskd_net import fork, limits
+from taskd_net import fork, limits, unfit
 from taskd_net.background import shared
 from taskd_net.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import NodeConfig
@@ -25,6 +25,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.node import Node
 from taskd_net.position import Position, Role
 from taskd_net.retry import Retry
+from taskd_net.sending import seconds
 from taskd_net.waiting import taken
 from taskd_net.wire.codec import Message
 
@@ -60,10 +61,12 @@ class BlockingNode:
         Raises:
             ConfigError: the listening address cannot be bound.
             NodeForked: this process was forked off one that has started a node.
-            NodeError: the node was started before, or the process is at its limit of threads.
+            NodeError: the node was started before, the process is at its limit of threads, or `unfit` for a node.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
+        if reason := unfit.reason():
+            raise NodeError(reason)
         with self._closing:
             if self._started:
                 raise NodeError("a node can be started once; make a new one")
@@ -361,7 +364,7 @@ def _close_all() -> None:
 async def _received(node: Node, timeout: float | None) -> Message:
     try:
         # Not `wait_for`, which can lose a message when it is cancelled.
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(None if timeout is None else seconds(timeout)):
             return await node.receive()
     except TimeoutError:
         raise NodeTimeout(f"{node.position} has received nothing within {timeout} s") from None

@@ -45,7 +45,7 @@ def _grpcio_version() -> str:
     spec = importlib.util.find_spec("grpc")
     if spec is not None and spec.origin is not None:
         try:
-            text = Path(spec.origin).with_name("_grpcio_metadata.py").read_text()
+            text = Path(spec.origin).with_name("_grpcio_metadata.py").read_text("utf-8")
         except OSError:
             text = ""
         if found := re.search(r"\d+\.\d+[^\"']*", text):

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from taskd_net import fork, limits, standard_files
+from taskd_net import fork, limits, standard_files, unfit
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import AUTO, NodeConfig
@@ -15,7 +15,7 @@ from taskd_net.links import registry
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
-from taskd_net.sending import Sender
+from taskd_net.sending import Sender, seconds
 from taskd_net.transport import grpc_threads
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Joiner
@@ -46,11 +46,13 @@ class Lifecycle(Driver):
         Raises:
             ConfigError: an address cannot be bound, a file of TLS is not usable, or the extra for tracing is missing.
             NodeForked: this process was forked off one that has started a node.
-            NodeError: the node was started before (a closed node cannot be started again), or the process is at its
-                limit of threads.
+            NodeError: the node was started before (a closed node cannot be started again), the process is at its limit
+                of threads, or `unfit` for a node.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
+        if reason := unfit.reason():
+            raise NodeError(reason)
         if self._loop is not None or self.closed:
             raise NodeError("a node can be started once; make a new one")
         standard_files.open_missing()
@@ -255,15 +257,17 @@ class Lifecycle(Driver):
             NodeTimeout: not joined in time; the text has the reason of the last failure.
             NodeClosed: the node is closed, perhaps since the call.
             NodeError: the node was not started.
+            ArgumentError, ArgumentTypeError: `timeout` is no number of seconds.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
         if self._loop is None:
             raise NodeError("the node was not started")
+        waits = None if timeout is None else seconds(timeout)
         if self._joiner is None:
             return
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(waits):
                 await self._joiner.joined.wait()
         except TimeoutError:
             text = f"{self.position} has not joined {self.config.upstream} within {timeout} s: {self._joiner.trouble}"

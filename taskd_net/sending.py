@@ -15,6 +15,7 @@ from taskd_net.driver import Driver
 from taskd_net.links.answers import awaited
 from taskd_net.position import Position, destination
 from taskd_net.retry import Retry
+from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message, write_message
 
 
@@ -98,10 +99,10 @@ class Sender:
 
     async def withdraw(self, timeout: float) -> bool:
         """Take this node out of the routes of the mesh. Returns whether the parent has confirmed it in time."""
-        driver = self._driver
+        driver, waits = self._driver, seconds(timeout)
         token, answer = awaited(driver)
         driver.perform(driver.router.withdraw(token, self._uuids.next(None)))
-        await asyncio.wait([answer], timeout=timeout)
+        await asyncio.wait([answer], timeout=waits)
         return answer.done() and answer.result().ok
 
     def probing(self, to: Position | str, timeout: float | None) -> tuple[Position, float]:
@@ -112,10 +113,22 @@ class Sender:
 
     def seconds(self, timeout: object) -> float:
         """A timeout in seconds, by default the configured one."""
-        if timeout is None:
-            return self._config.ack_timeout
-        if not isinstance(timeout, int | float):
-            raise ArgumentTypeError(f"timeout is not a number of seconds, but {timeout!r}")
-        if math.isnan(timeout):
-            raise ArgumentError(f"timeout is not a number of seconds, but {timeout!r}")
-        return min(timeout, limits.TIMEOUT_MAX_S)
+        return self._config.ack_timeout if timeout is None else seconds(timeout)
+
+
+def seconds(timeout: object) -> float:
+    """A timeout in seconds, a day at most.
+
+    Raises:
+        ArgumentTypeError: it is no number.
+        ArgumentError: it is no number of seconds, such as NaN.
+    """
+    if not isinstance(timeout, int | float):
+        raise ArgumentTypeError(f"timeout is not a number of seconds, but {shown(timeout)}")
+    try:
+        number = float(timeout)
+    except OverflowError:
+        number = math.nan
+    if math.isnan(number):
+        raise ArgumentError(f"timeout is not a number of seconds, but {shown(timeout)}")
+    return min(number, limits.TIMEOUT_MAX_S)

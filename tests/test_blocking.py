@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from taskd_net import (
+    ArgumentError,
     ArgumentTypeError,
     BlockingNode,
     Code,
@@ -433,3 +434,11 @@ def test_after_closing_every_call_says_so(mgr: BlockingNode) -> None:
         assert len(ack.uuid) == 36
     assert list(mgr.messages()) == []
     assert mgr.statistics.sent == 1
+
+
+@pytest.mark.parametrize("timeout", ["3", float("nan"), 10**400])
+def test_timeout_that_is_no_number_of_seconds_is_refused_by_every_call(mgr: BlockingNode, timeout: Any) -> None:
+    calls = (mgr.joined, mgr.receive, mgr.withdraw, lambda seconds: mgr.send("x", to="Mgr", timeout=seconds))
+    for call in calls:
+        with pytest.raises(ArgumentError, match="timeout is not a number of seconds, but "):
+            call(timeout)

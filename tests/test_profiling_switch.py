@@ -121,6 +121,6 @@ def test_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "new").rename(path)
         assert taken.get(timeout=10.0) == switch
     watch.close()
-    assert not watch._thread.is_alive()
+    assert watch._thread is not None and not watch._thread.is_alive()
     path.write_text('{"Step": "on"}')
     assert taken.empty()

@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net import limits, upstreams
+from taskd_net import limits, sending, upstreams
 from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ArgumentError, ConfigError
 from taskd_net.limits import RANK_CHARS
 from taskd_net.schema import Kind
 from taskd_net.tls import files as tls_files
@@ -65,11 +65,13 @@ def read(text: str, kind: Kind) -> object:
 
 def seconds(value: object, name: str) -> float:
     """A number of seconds above 0, at most a day."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
-        raise ConfigError(f"{name} is not a number of seconds, but {value!r}")
-    if value <= 0:
+    try:
+        number = sending.seconds(str(value) if isinstance(value, bool) else value)
+    except ArgumentError:
+        raise ConfigError(f"{name} is not a number of seconds, but {shown(value)}") from None
+    if number <= 0:
         raise ConfigError(f"{name} is {value!r}; expected a number of seconds above 0")
-    return min(value, limits.TIMEOUT_MAX_S)
+    return number
 
 
 def rank(value: object, name: str) -> int:

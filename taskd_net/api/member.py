@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
-from taskd_net import fork, limits, logs
+from taskd_net import fork, limits, logs, unfit
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
 from taskd_net.logger import get_logger
@@ -128,8 +128,10 @@ class Slot(Generic[M]):
         """Make the member, after the log file is open.
 
         Raises:
-            Refused: there is one already.
+            Refused: there is one already, or the process is `unfit` for a node.
         """
+        if reason := unfit.reason():
+            raise Refused(reason)
         with self._changing:
             if self._member is not None:
                 raise Refused(f"it has been initialised already; destroy_taskd_{self._role} first")

@@ -166,7 +166,7 @@ class DirectAcceptor(Acceptor):
         """Accept no more."""
         self._port = 0
         for listener in self._listeners:
-            asyncio.get_running_loop().remove_reader(listener)
+            asyncio.get_running_loop().remove_reader(listener.fileno())
         for pause in self._pauses.values():
             pause.cancel()
         for task in self._waiting:
@@ -185,7 +185,7 @@ class DirectAcceptor(Acceptor):
     def _await_from(self, listener: socket.socket, sockets: Sockets) -> None:
         # Without a task: a cancelled `sock_accept` may lose a connection that it has accepted.
         self._pauses.pop(listener, None)
-        asyncio.get_running_loop().add_reader(listener, self._accept, listener, sockets)
+        asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener, sockets)
 
     def _accept(self, listener: socket.socket, sockets: Sockets) -> None:
         """Accept a connection, and wait for its greeting in a task of its own."""
@@ -198,7 +198,7 @@ class DirectAcceptor(Acceptor):
             # No file descriptor is free.
             self._parent.host.log.warning("accept_failed", reason=str(error))
             loop = asyncio.get_running_loop()
-            loop.remove_reader(listener)
+            loop.remove_reader(listener.fileno())
             self._pauses[listener] = loop.call_later(
                 link_limits.DIRECT_ACCEPT_PAUSE_S, self._await_from, listener, sockets
             )

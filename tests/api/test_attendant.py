@@ -181,6 +181,7 @@ def test_profiling_switch_of_the_file_counts_until_the_mgr_sends_one(
     while answer(mgr).code != 1400:
         pass
     watch = api.worker.slot.member._switch
+    assert watch._thread is not None
     watch._thread.join(SOON)
     assert not watch._thread.is_alive()
     assert api.destroy_taskd_worker()

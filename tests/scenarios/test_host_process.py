@@ -202,7 +202,9 @@ LOSES_ITS_PARENT = """
 
     with BlockingNode(NodeConfig.worker(server_rank=0, rank=0, upstream=sys.argv[1])) as node:
         node.joined(30)
-        own, (_, most) = len(os.listdir("/proc/self/task")), resource.getrlimit(resource.RLIMIT_NPROC)
+        while (own := len(os.listdir("/proc/self/task"))) > 2:
+            pass  # gRPC's threads end
+        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
         resource.setrlimit(resource.RLIMIT_NPROC, (own + 1, most))
         print("joined", flush=True)
         sys.stdin.readline()
@@ -295,3 +297,109 @@ def test_process_without_a_standard_file_ends_well_and_its_log_has_no_print(
     assert (ended.returncode, end.read_text()) == (0, "end"), ended.stderr
     log = tmp_path / "taskd-worker-0.log"
     assert not log.exists() or "application" not in log.read_text()
+
+
+# ---- children of multiprocessing
+
+REPEATED = """
+import multiprocessing, sys
+import taskd_net
+from taskd_net import BlockingNode, NodeConfig, NodeError, destroy_taskd_worker, init_taskd_worker, register_handler
+
+print(f"{__name__} init", init_taskd_worker(0), flush=True)
+print(f"{__name__} handler", register_handler(700, print), flush=True)
+try:
+    BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")).start().close()
+except NodeError as error:
+    print(f"{__name__} node", error, flush=True)
+
+def work():
+    print("child init", init_taskd_worker(1), destroy_taskd_worker(), flush=True)
+
+if __name__ == "__main__":
+    destroy_taskd_worker()
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
+    child.start()
+    child.join()
+    print("exit", child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_child_that_imports_the_main_module_again_is_told_of_the_guard(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(REPEATED)
+    ended = subprocess.run(
+        [sys.executable, str(script), method],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(TASKD_NET_UPSTREAM="127.0.0.1:1", RANK="0", LOCAL_WORLD_SIZE="2"),
+        timeout=ENDS_S,
+        check=False,
+    )
+    guard = 'if __name__ == "__main__":'
+    lines = ended.stdout.splitlines()
+    assert lines[:2] == ["__main__ init True", "__main__ handler True"]
+    assert lines[2:4] == ["__mp_main__ init False", "__mp_main__ handler True"], ended.stderr
+    assert lines[4].startswith("__mp_main__ node") and guard in lines[4]
+    assert lines[5:] == ["child init True True", "exit 0"], ended.stderr
+    assert sum("call=init_taskd_worker" in line and "__name__ ==" in line for line in ended.stderr.splitlines()) == 1
+
+
+# ---- other interpreters
+
+STARTS = """
+import asyncio
+import taskd_net
+from taskd_net import *
+
+async def main():
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        async with Node(NodeConfig.worker(server_rank=0, rank=0, upstream=mgr.address)) as worker:
+            await worker.joined(30)
+            assert (await worker.send("x", to="Mgr")).ok
+
+asyncio.run(main())
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("options", [("-bb",), ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")])
+def test_interpreter_that_is_strict_with_texts(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = subprocess.run(
+        command(STARTS, *options), capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=ENDS_S,
+        check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr
+
+
+GEVENT = """
+    import sys, types
+    sys.modules["gevent"] = types.ModuleType("gevent")
+    monkey = sys.modules["gevent.monkey"] = types.ModuleType("gevent.monkey")
+    monkey.is_module_patched = lambda name: name == sys.argv[1]
+    import taskd_net
+    from taskd_net import BlockingNode, NodeConfig, NodeError, init_taskd_worker
+    print(init_taskd_worker(0))
+    try:
+        BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")).start().close()
+        print("started")
+    except NodeError as error:
+        print("refused")
+"""
+
+
+@pytest.mark.parametrize(("patched", "said"), [("threading", "False\nrefused\n"), ("time", "True\nstarted\n")])
+def test_process_of_gevent_is_refused_in_one_line(tmp_path: Path, patched: str, said: str) -> None:
+    ended = subprocess.run(
+        [*command(GEVENT), patched],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(TASKD_NET_UPSTREAM="127.0.0.1:1", RANK="0", LOCAL_WORLD_SIZE="1"),
+        timeout=ENDS_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, said), ended.stderr
+    assert ended.stderr.count("gevent has replaced") == (patched == "threading")
