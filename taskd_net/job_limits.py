@@ -315,6 +315,12 @@ VALID_FILES: Final = 4096
 VALID_FILE_BYTES: Final = 1_048_576
 """Bytes of a file that they let pass: the reset file's bound."""
 
+KILLED_S: Final = 2.0
+"""Seconds from SIGKILL to the end of a process. One that a driver holds does not end, and is left."""
+
+RESET_END_S: Final = 3 * KILLED_S
+"""Seconds for the resets under way when their Manager ends: a hook is killed, then its shell, which is waited for."""
+
 GUARDIAN_GRACE_S: Final = 1.0
 """Seconds from SIGTERM to SIGKILL for the training processes of an Agent that was killed. None is left after 3 s."""
 

@@ -30,7 +30,7 @@ def end_scheduler() -> None:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll.poll()
+            poll.poll(job_limits.KILLED_S * 1000)  # a driver may hold it
         os.close(descriptor)
 
 

@@ -15,6 +15,18 @@ from taskd_net.torch import guard
 log: Final = late_logger()
 
 
+def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait until a process has ended, and kill it after some seconds. Returns False for one that outlives that."""
+    for wait in (seconds, job_limits.KILLED_S):
+        try:
+            process.wait(wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        else:
+            return True
+    return False
+
+
 class Guardian:
     """Ends sessions of this process when this process ends, however that happens.
 
@@ -42,7 +54,9 @@ class Guardian:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait()
+        # A training process that was forked without exec holds the other end, and keeps the guardian.
+        if not ended(self._process, job_limits.GUARDIAN_GRACE_S + job_limits.KILLED_S):
+            log.error("guardian_stuck", pid=self._process.pid)
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from taskd_net import job_limits
 from taskd_net.api.arguments import LOOPBACK, MGR_PORT, joined
 from taskd_net.manager.config import STATE_FILE
 from taskd_net.torch import seam
-from taskd_net.torch.guardian import Guardian
+from taskd_net.torch.guardian import Guardian, ended
 from taskd_net.torch.patch import patched
 
 
@@ -80,9 +80,5 @@ def _mgr(args: Namespace, nodes: int) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            try:
-                process.wait(job_limits.MGR_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            guardian.release(process.pid)
+            if ended(process, job_limits.MGR_END_S):
+                guardian.release(process.pid)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from taskd_net import job_limits
 from taskd_net.jobs.traffic import Reset
 from taskd_net.logger import get_logger
 from taskd_net.manager.resets import OnReset, Resets, program
+from tests.polling import until
+
+_kill = os.kill
 
 RESET = Reset("host-b/Ascend910-3", (3, 7), 5.0, "u-1")
 
@@ -83,3 +91,105 @@ async def test_the_end_of_the_manager_ends_a_reset_without_a_word() -> None:
     await began.wait()
     await resets.close()
     assert not ends
+
+
+async def test_a_program_that_leaves_a_child_with_its_stderr_has_succeeded(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    try:
+        assert await ended(script(tmp_path, f"sleep 600 & echo $! > {pid}; echo done >&2")) == ("u-1", True, "")
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+async def test_a_program_that_fails_with_a_child_left_says_why(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    try:
+        _, _, reason = await ended(script(tmp_path, f"sleep 600 & echo $! > {pid}; echo bad >&2; exit 3"))
+        assert reason.endswith("has ended with 3: bad")
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+async def test_a_program_that_outlives_sigkill_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in the state D, in which a driver holds it."""
+    monkeypatch.setattr(job_limits, "KILLED_S", 0.1)
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    monkeypatch.setattr(os, "killpg", lambda shell, _: _kill(shell, signal.SIGKILL))
+    pid = tmp_path / "pid"
+    hook = script(tmp_path, f"echo $$ > {pid}; exec sleep 600")
+    try:
+        assert await ended(hook, Reset("a/b", (), 1.0, "u-2")) == ("u-2", False, "the device is not back within 1 s")
+        assert "reset_hook_stuck" in caplog.text and pid.read_text().strip() in caplog.text
+    finally:
+        _kill(int(pid.read_text()), signal.SIGKILL)
+
+
+async def test_a_hook_that_takes_no_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_limits, "RESET_END_S", 0.1)
+    over, begun = asyncio.Event(), asyncio.Event()
+
+    async def deaf(_: Reset) -> bool:
+        while not over.is_set():
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+        return True
+
+    resets = Resets(deaf, lambda *_: None, get_logger())
+    resets.begin(RESET)
+    await begun.wait()
+    await resets.close()
+    over.set()
+    await until(lambda: not resets._running)
+
+
+PARENT = """
+import asyncio, signal, sys
+from taskd_net.jobs.traffic import Reset
+from taskd_net.manager.resets import ResetFailed, program
+
+match sys.argv[1]:
+    case "ignored":
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    case "blocked":
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+
+async def main():
+    try:
+        print(await program(sys.argv[2])(Reset("a/b", (), 5.0, "u")))
+    except ResetFailed as error:
+        print(str(error).rpartition("/")[2])
+
+run = asyncio.run
+if sys.argv[3] == "uvloop":
+    import uvloop
+    run = uvloop.run
+run(main())
+"""
+"""An application with a disposition of its own."""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("chld", ["ignored", "blocked"])
+@pytest.mark.parametrize(("text", "said"), [("sleep 0 & wait $!", "True"), ("exit 4", "hook has ended with 4")])
+async def test_sigchld_of_the_application(tmp_path: Path, chld: str, loop: str, text: str, said: str) -> None:
+    script(tmp_path, text)
+    command = [sys.executable, "-c", PARENT, chld, str(tmp_path / "hook"), loop]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert out.decode().strip() == said and process.returncode == 0
+
+
+async def test_a_program_inherits_no_file_of_the_application(tmp_path: Path) -> None:
+    """One that it kept open would keep a port or a lock."""
+    read, write = os.pipe()
+    try:
+        os.set_inheritable(write, True)
+        said = tmp_path / "said"
+        assert (await ended(script(tmp_path, f"ls -l /proc/$$/fd > {said}")))[1]
+        assert os.readlink(f"/proc/self/fd/{write}") not in said.read_text()  # noqa: PTH115 - of a descriptor
+    finally:
+        os.close(read)
+        os.close(write)

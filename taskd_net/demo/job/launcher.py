@@ -11,9 +11,10 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from taskd_net import api
+from taskd_net import api, job_limits
 from taskd_net.demo.job.terms import BEGAN, COMMAND, LOCAL, PARENT, RESTARTS
 from taskd_net.demo.job.witness import Witness, program
 
@@ -75,7 +76,8 @@ class ElasticAgent:
         for worker in group.workers:
             if worker.process is not None:
                 worker.process.kill()
-                worker.process.wait()
+                with suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(job_limits.KILLED_S)
 
     def restart(self, group: WorkerGroup) -> None:
         """RESTART."""

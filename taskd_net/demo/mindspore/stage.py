@@ -80,7 +80,9 @@ class Stage:
         for process in self._processes.values():
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEFT_S):
+                    await process.wait()
         # The trainees end with their launcher.
         with suppress(Missed):
             await self.until(lambda: not list(self._ours()), "nothing is left", LEFT_S)

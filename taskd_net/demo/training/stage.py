@@ -92,7 +92,9 @@ class Stage:
         for process in self._started:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEFT_S):
+                    await process.wait()
         # The guardians end the training processes of launchers that were killed.
         with suppress(Missed):
             await self.until(lambda: not list(self._ours()), "nothing is left", LEFT_S)
