@@ -1,9 +1,11 @@
-"""A reader of files from outside: it ends in bounded time and memory, whatever the path leads to."""
+"""Files at paths from outside: neither reading nor opening one waits without end, whatever the path leads to."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import stat
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -49,3 +51,30 @@ def read_file(path: str | Path, most: int, seconds: float) -> Content:
     finally:
         os.close(descriptor)
     raise ValueError(f"it has more than {most} bytes")
+
+
+def open_to_write(path: str | Path, flags: int = 0) -> int:
+    """Open a file to write at its end; made if it is missing. Neither this nor a later write waits for a reader.
+
+    Args:
+        path: the file.
+        flags: further ones of `os.open`.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: it cannot be opened, or is a FIFO or a socket.
+        ValueError: the path has a NUL.
+    """
+    fifo = OSError(errno.ENXIO, "it is a FIFO or a socket; expected a file")
+    try:
+        # Without O_NONBLOCK, opening a FIFO waits for a reader.
+        always = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, always | flags, 0o666)
+    except OSError as error:
+        raise fifo if error.errno == errno.ENXIO else error from None
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise fifo
+    return descriptor

@@ -6,11 +6,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from taskd_net import limits
-from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from taskd_net.job_view import JobView
     from taskd_net.observe.view import View
+    from taskd_net.record import Record
     from taskd_net.transport.absence import Absence
     from taskd_net.transport.join import Joiner
     from taskd_net.transport.serve import MeshServer
@@ -92,8 +91,8 @@ class Driver:
         """The node's position."""
         return self.config.position
 
-    def _new_router(self) -> tuple[Router, TextIO | None]:
-        """The Router, and the file of its record.
+    def _new_router(self) -> tuple[Router, Record | None]:
+        """The Router, and its record.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -102,13 +101,11 @@ class Driver:
         router = Router(config.position, upstream=config.upstream is not None, config=config.router)
         if config.record is None:
             return router, None
-        try:
-            record = Path(config.record).open("w", encoding="utf-8")  # noqa: SIM115 - closed with the node
-        except OSError as error:
-            raise ConfigError(f"record cannot be written: {error}") from error
         from taskd_net.core.replay import Recorder
+        from taskd_net.record import Record
 
-        Recorder(router, config.router, lambda line: record.write(line + "\n"), limits.RECORD_CHARACTERS)
+        record = Record(config.record, self.log)
+        Recorder(router, config.router, record.write, limits.RECORD_CHARACTERS)
         return router, record
 
     def request(self, reply: Callable[[Ack], None]) -> Token:

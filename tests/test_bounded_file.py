@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.bounded_file import read_file
+from taskd_net.bounded_file import open_to_write, read_file
 
 
 def test_file_with_its_mode(tmp_path: Path) -> None:
@@ -71,3 +71,22 @@ def test_writer_without_an_end_is_given_up(tmp_path: Path) -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_file_is_written_at_its_end(tmp_path: Path) -> None:
+    for data in (b"a", b"b"):
+        descriptor = open_to_write(tmp_path / "file")
+        os.write(descriptor, data)
+        os.close(descriptor)
+    assert (tmp_path / "file").read_bytes() == b"ab"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_fifo_is_not_written_whether_it_is_read_or_not(tmp_path: Path, read: bool) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK) if read else None
+    with pytest.raises(OSError, match="it is a FIFO or a socket; expected a file"):
+        open_to_write(fifo)
+    if reader is not None:
+        os.close(reader)

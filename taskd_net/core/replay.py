@@ -94,7 +94,7 @@ class Recorder:
     Args:
         router: just made; it has seen no event.
         config: its settings.
-        write: takes a line.
+        write: takes a line; the record ends if it returns False.
         limit: characters in all; beyond it nothing more is written.
     """
 
@@ -108,6 +108,8 @@ class Recorder:
 
     def _recorded(self, event: str, entrance: Callable[..., Any]) -> Callable[..., Any]:
         def recorded(*given: Any, **named: Any) -> Any:
+            if self._left <= 0:
+                return entrance(*given, **named)
             # Iterators can be read once, and the Router may keep and change lists.
             given = tuple(list(one) if isinstance(one, Iterator) else one for one in given)
             line: dict[str, Any] = {"event": event, "given": self._encode(given)}
@@ -121,11 +123,10 @@ class Recorder:
         return recorded
 
     def _line(self, line: dict[str, Any]) -> None:
-        if self._left <= 0:
-            return
         text = json.dumps(line, separators=(",", ":"))
         self._left -= len(text)
-        self._write(text if self._left > 0 else '{"end":"the record has reached its limit"}')
+        if self._write(text if self._left > 0 else '{"end":"the record has reached its limit"}') is False:
+            self._left = 0
 
     def _encode(self, value: Any) -> Any:
         return encode(value, self._names.of)

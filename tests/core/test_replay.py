@@ -87,6 +87,20 @@ def test_record_ends_at_its_limit() -> None:
     assert replay(lines) == []
 
 
+def test_record_ends_with_a_write_that_fails() -> None:
+    lines: list[str] = []
+
+    def write(line: str) -> bool:
+        lines.append(line)
+        return len(lines) < 3
+
+    router = Router(at("Mgr"), upstream=False)
+    Recorder(router, RouterConfig(), write, MANY)
+    for number in range(100):
+        router.tick(float(number))
+    assert len(lines) == 3
+
+
 def test_iterators_are_recorded_and_still_read() -> None:
     router, lines = one()
     router.posts_answered(1.0, 0, iter([frame("Worker/0/0", "Worker/0/1", sync=False)]), 6001, at("Mgr"))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,48 +12,13 @@ import pytest
 from taskd_net import Node
 from taskd_net.manager.store import Store
 from taskd_net.observe.document import Document
-from tests.cli.processes import PATIENCE_S, Daemon, run
+from tests.cli.processes import PATIENCE_S, run
+from tests.cli.small_disk import OnSmallDisk, needs_mounts
 from tests.manager.cluster import Leaf, agent
 
-UNSHARE = ("unshare", "--user", "--map-root-user", "--mount")
-KIB = 1024
 
-
-def _may_mount() -> bool:
-    """True if a process can have file systems of its own."""
-    found = shutil.which("unshare") is not None
-    return found and subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode == 0
-
-
-class OnSmallDisk(Daemon):
-    """A daemon with a file system of its own in a folder.
-
-    Args:
-        disk: the folder.
-        kib: size of the file system.
-        arguments, logs: of the daemon.
-    """
-
-    def __init__(self, disk: Path, kib: int, *arguments: object, logs: Path) -> None:
-        super().__init__(*arguments, logs=logs)  # type: ignore[arg-type]
-        self._disk = disk
-        script = f'mount -t tmpfs -o size={kib}k tmpfs {disk} && exec "$0" -m taskd_net.cli "$@"'
-        command = [*UNSHARE, "sh", "-c", script]
-        self.program = ("-c", f"import os, sys; os.execvp('unshare', {command!r} + [sys.executable] + sys.argv[1:])")
-
-    @property
-    def disk(self) -> Path:
-        """The folder, as the daemon sees it."""
-        return Path(f"/proc/{self.pid}/root{self._disk}")
-
-    def fill(self) -> None:
-        """Leave no room."""
-        with (self.disk / "ballast").open("wb", buffering=0) as ballast:
-            try:
-                while True:
-                    ballast.write(bytes(KIB))
-            except OSError as error:
-                assert error.errno == errno.ENOSPC  # noqa: PT017 - it has to come
+class WithJob(OnSmallDisk):
+    """A Mgr with a Manager on a small disk."""
 
     async def shown(self, holds: Callable[[Document], bool]) -> Document:
         """The output of `taskd-net job`, once it is as expected."""
@@ -67,14 +30,14 @@ class OnSmallDisk(Daemon):
                 return found
 
 
-@pytest.mark.skipif(not _may_mount(), reason="needs mount namespaces, for a disk that is full for one process")
+@needs_mounts
 @pytest.mark.timeout(120)
 async def test_decisions_go_on_while_the_disk_is_full_and_are_stored_later(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     arguments = ("mgr", "--job-id", "J", "--state", disk / "state")
     async with (
-        OnSmallDisk(disk, 512, *arguments, logs=tmp_path) as mgr,
+        WithJob(disk, 512, *arguments, logs=tmp_path) as mgr,
         Node(agent(0)(mgr.address)) as first,
         Node(agent(1)(mgr.address)) as second,
     ):
