@@ -69,10 +69,29 @@ DIRECT_TURN_S: Final = 0.004
 """Seconds of batches of one direct link after which other links have their turn. One read may have 4,000 small
 messages: a flood delayed others by 0.3 s."""
 
+DIRECT_GROWN_BYTES: Final = 64 * 1024
+"""Bytes of the buffer of a frame whose first DIRECT_OWN_BYTES have come. It is doubled when it is full, up to the
+frame's length. Python clears a new buffer, so a length of 8 MiB alone would cost 8 MiB."""
+
 DIRECT_FRAME_BYTES: Final = 1024 * 1024 + 64 * 1024
-"""Bytes of a frame for which a link has a buffer as soon as it has the length: any batch (DIRECT_BATCH_BYTES), and a
-message with a body of 1 MiB. Python clears a new buffer, so a length of 8 MiB alone would cost 8 MiB. An event loop
-keeps one for the next."""
+"""Bytes of a buffer that an event loop keeps for its next large frame: any batch (DIRECT_BATCH_BYTES), and a message
+with a body of 1 MiB, come in without growth."""
+
+DIRECT_SPARES: Final = 4
+"""Such buffers at most: as many large frames as came at the same time. With one, eight senders of 1 MiB each cost a
+tenth more."""
+
+DIRECT_UNFINISHED_PART: Final = 8
+"""The buffers of unfinished frames of all children have at most `Limits.total_bytes`, as the whole messages that wait:
+by default 32 of the largest at a time, or 1,000 of 256 KiB. Beyond this part of it, 32 MiB, a frame that stands still
+ends its link, if another one grows. 5,000 heads without a body take 20 MiB."""
+
+DIRECT_UNFINISHED_STILL_S: Final = 1.0
+"""Seconds without a byte after which an unfinished frame stands still. A machine without packet loss resends after 0.2
+s; a process that is stopped, or holds its interpreter, loses its link only if the memory is needed."""
+
+DIRECT_UNFINISHED_ENDS: Final = 16
+"""Links that end in one go for that part: each end takes their parent some 0.3 ms."""
 
 DIRECT_VIEWED_BYTES: Final = 16 * 1024
 """Bytes of a batch from which on it is read where it lies. Reading a view costs a microsecond more, copying 16 KiB as

@@ -21,9 +21,11 @@ from taskd_net import limits, link_limits
 from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges
 from taskd_net.links.flushes import Writer, flushes
+from taskd_net.links.unfinished import Unfinished
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
 _PING: Final = write_frame(Kind.PING)
+_UNFINISHED: Final = "its frame did not come whole, and other frames needed the memory"
 _BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
 
 # As numbers: the member of an enumeration costs a look-up at each frame.
@@ -73,7 +75,11 @@ class Reader(Writer, Protocol):
 class DirectSocket(asyncio.BufferedProtocol):
     """One connected socket. Its first frame is the other end's greeting; later ones wait until `attach`.
 
+    Args:
+        unfinished: the account of the children's frames; None at the socket of a parent.
+
     Attributes:
+        place: the machine of the other end, for that account; empty until a child is known.
         first: the other end's first frame; None where the socket has ended without one.
         over: set when the socket is gone.
         fault: the rule that the other end has broken; empty for none.
@@ -84,7 +90,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     # The place for the next bytes of each read: that of the frames, without a call in between.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
-    def __init__(self) -> None:
+    def __init__(self, unfinished: Unfinished[DirectSocket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
         self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffers)
@@ -101,7 +107,9 @@ class DirectSocket(asyncio.BufferedProtocol):
         self.closing: Callable[[], bool] = lambda: True
         self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
         self.over = asyncio.Event()
-        self.reason = self.fault = ""
+        self.place = self.reason = self.fault = ""
+        # A part of a frame has come, and is in the account.
+        self._unfinished, self._holds = unfinished, False
 
     # ---- called by the transport
 
@@ -151,6 +159,7 @@ class DirectSocket(asyncio.BufferedProtocol):
                 else f"the connection broke: {exc}"
             )
         self._end()
+        self._release()
         self._frames.drop()
         broken_pipes.closed()
         self.over.set()
@@ -254,7 +263,11 @@ class DirectSocket(asyncio.BufferedProtocol):
                     return
                 frame = frames.next()
                 if frame is None:
+                    if frames.size and self._unfinished is not None:
+                        self._hold(self._unfinished)
                     return
+                if self._holds:
+                    self._release()
                 kind, payload = frame
                 flushes.last = frames.empty
                 if link is None:
@@ -293,6 +306,18 @@ class DirectSocket(asyncio.BufferedProtocol):
             flushes.reading = False
             if flushes.due:
                 flushes.flush()
+
+    def _hold(self, unfinished: Unfinished[DirectSocket]) -> None:
+        """Count the frame that has not come whole, and end the links whose memory it needs."""
+        self._holds = True
+        for stream in unfinished.hold(self, self.place, self._frames.size, self._heard):
+            stream._holds = False
+            stream.abort(_UNFINISHED)
+
+    def _release(self) -> None:
+        if self._holds and self._unfinished is not None:
+            self._holds = False
+            self._unfinished.release(self, self.place)
 
     def _take_slices(self) -> None:
         link = self._link

@@ -143,30 +143,32 @@ def read_delivered(payload: bytes | memoryview) -> tuple[int, int]:
 class Buffers:
     """The buffers that all direct links of one event loop read into.
 
-    Most reads end with a whole frame, so one buffer serves every link. The spare one is for a large frame that comes in
-    several reads: a new buffer would be cleared first, which costs as much as reading into it.
+    Most reads end with a whole frame, so one buffer serves every link. Spare ones are for large frames that come in
+    several reads: a new buffer would be cleared first and grow, which costs more than reading into it.
 
     Attributes:
         shared: nobody else writes into it between `FrameReader.space` and `FrameReader.keep`.
     """
 
-    __slots__ = ("_spare", "shared")
+    __slots__ = ("_spares", "shared")
 
     def __init__(self, size: int = link_limits.DIRECT_READ_BYTES) -> None:
         self.shared = memoryview(bytearray(size))
-        self._spare: memoryview | None = None
+        self._spares: list[memoryview] = []
 
-    def take(self, size: int) -> memoryview:
-        """A buffer of at least so many bytes."""
-        if not link_limits.DIRECT_READ_BYTES <= size <= link_limits.DIRECT_FRAME_BYTES:
-            return memoryview(bytearray(size))
-        spare, self._spare = self._spare, None
-        return memoryview(bytearray(link_limits.DIRECT_FRAME_BYTES)) if spare is None else spare
+    def take(self, size: int, frame: int) -> memoryview:
+        """A buffer of at least `size` bytes, for a frame of `frame` bytes. A large frame gets a spare one."""
+        if frame >= link_limits.DIRECT_READ_BYTES and size <= link_limits.DIRECT_FRAME_BYTES:
+            if self._spares:
+                return self._spares.pop()
+            if 2 * size > link_limits.DIRECT_FRAME_BYTES:
+                size = link_limits.DIRECT_FRAME_BYTES
+        return memoryview(bytearray(size))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Its frame is taken in: keep it for the next one, of any link."""
-        if len(buffer) == link_limits.DIRECT_FRAME_BYTES:
-            self._spare = buffer
+        """Keep a large buffer, which is free again, for the next large frame of any link."""
+        if len(buffer) == link_limits.DIRECT_FRAME_BYTES and len(self._spares) < link_limits.DIRECT_SPARES:
+            self._spares.append(buffer)
 
 
 class FrameReader:
@@ -182,16 +184,17 @@ class FrameReader:
     Attributes:
         most: the same; it may change between frames.
         empty: no bytes are left.
+        size: bytes of the link's own buffer; 0 without one.
     """
 
-    __slots__ = ("_buffers", "_end", "_frame", "_shared", "_start", "_view", "empty", "most")
+    __slots__ = ("_buffers", "_end", "_frame", "_shared", "_start", "_view", "empty", "most", "size")
 
     def __init__(self, most: int, buffers: Buffers) -> None:
         self.most = most
         self._buffers = buffers
         self._shared = self._view = buffers.shared
         # The bytes of the frame that has begun, as far as they are known.
-        self._start = self._end = self._frame = 0
+        self._start = self._end = self._frame = self.size = 0
         self.empty = True
 
     def space(self, _: int = -1) -> memoryview:
@@ -201,7 +204,7 @@ class FrameReader:
         if self._end == len(self._view):
             held = self._end - self._start
             if held < self._frame:
-                self._make_room(min(self._frame, 2 * held))
+                self._make_room(self._grown(held))
             else:
                 self._make_room(max(held + link_limits.DIRECT_OWN_BYTES, min(2 * held, self.most)))
         return self._view[self._end :]
@@ -232,9 +235,10 @@ class FrameReader:
         behind = start + size
         if behind > end:
             self._frame = _HEAD_SIZE + size
-            # A length alone costs a bounded part of it. The buffer grows with the bytes that come.
-            self._make_room(min(self._frame, max(end - self._start, link_limits.DIRECT_FRAME_BYTES)))
+            if view is self._shared:
+                self._make_room(self._grown(end - self._start))
             return None
+        self._frame = 0
         if behind == end:
             self._start = self._end = 0
             self.empty = True
@@ -255,8 +259,14 @@ class FrameReader:
         if self._view is not self._shared:
             self._buffers.give_back(self._view)
             self._view = self._shared
-        self._start = self._end = self._frame = 0
+        self._start = self._end = self._frame = self.size = 0
         self.empty = True
+
+    def _grown(self, held: int) -> int:
+        """Bytes of the buffer for a frame of which so many have come: its length alone takes no memory."""
+        if held < link_limits.DIRECT_OWN_BYTES:
+            return min(self._frame, link_limits.DIRECT_OWN_BYTES)
+        return min(self._frame, max(2 * held, link_limits.DIRECT_GROWN_BYTES))
 
     def _make_room(self, needed: int) -> None:
         """Have room for so many bytes, of which the first ones are there."""
@@ -269,8 +279,9 @@ class FrameReader:
 
     def _replace(self, size: int) -> None:
         before, held = self._view, self._view[self._start : self._end]
-        self._view = self._buffers.take(size)
+        self._view = self._buffers.take(size, self._frame)
         self._view[: len(held)] = held
+        self.size = len(self._view)
         self._start, self._end = 0, len(held)
         if before is not self._shared:
             self._buffers.give_back(before)
