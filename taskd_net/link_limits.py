@@ -63,7 +63,11 @@ then stays in the processor's cache. At least BATCHES_CONFIRMED, or a link witho
 
 DIRECT_FRAMES_AT_ONCE: Final = 64
 """Frames of a direct link that are handled in one go. An end is four batches ahead at most, so an honest one never has
-as many. 50,000 pings of a hostile one are one read, and took 0.1 s."""
+as many. 50,000 small frames of a hostile one are one read, and took 0.1 s."""
+
+DIRECT_SIGNS: Final = 64
+"""Pings and pongs of the other end in a second; with more the link ends. A silent end is pinged every 2 s, for 60 s. A
+flood of pings held a training thread for up to 0.8 s."""
 
 DIRECT_TURN_S: Final = 0.004
 """Seconds of batches of one direct link after which other links have their turn. One read may have 4,000 small

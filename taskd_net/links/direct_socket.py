@@ -26,6 +26,7 @@ from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, wr
 
 _PING: Final = write_frame(Kind.PING)
 _UNFINISHED: Final = "its frame did not come whole, and other frames needed the memory"
+_SIGNS: Final = (Kind.PING, Kind.PONG)
 _BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
 
 # As numbers: the member of an enumeration costs a look-up at each frame.
@@ -103,6 +104,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._mark = 0
         # The last sign of the other end, and the beginning of this turn of reading.
         self._heard = self._turn = time.monotonic()
+        # Pings and pongs of this second.
+        self._signs, self._counted_from = 0, self._turn
         self._timer: asyncio.TimerHandle | None = None
         self.closing: Callable[[], bool] = lambda: True
         self.first: asyncio.Future[tuple[int, bytes] | None] = self._loop.create_future()
@@ -281,8 +284,10 @@ class DirectSocket(asyncio.BufferedProtocol):
                         return
                     if time.monotonic() >= until:
                         break
-                elif kind == Kind.PING:
-                    link.pinged()
+                elif kind in _SIGNS:
+                    self._count_sign()
+                    if kind == Kind.PING:
+                        link.pinged()
                 elif kind in _BESIDE:
                     link.arrived_beside(kind, bytes(payload))
                 elif kind == Kind.END:
@@ -292,7 +297,7 @@ class DirectSocket(asyncio.BufferedProtocol):
                     else:
                         link.left()
                     return
-                elif kind != Kind.PONG:
+                else:
                     raise FrameError(f"a frame of kind {kind}")
             # Many frames: other links have their turn between them.
             if not self.closing():
@@ -318,6 +323,18 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._holds and self._unfinished is not None:
             self._holds = False
             self._unfinished.release(self, self.place)
+
+    def _count_sign(self) -> None:
+        """Count a ping or a pong.
+
+        Raises:
+            FrameError: they are too many.
+        """
+        if self._turn - self._counted_from >= 1.0:
+            self._counted_from, self._signs = self._turn, 0
+        self._signs += 1
+        if self._signs > link_limits.DIRECT_SIGNS:
+            raise FrameError(f"more than {link_limits.DIRECT_SIGNS} pings and pongs in a second")
 
     def _take_slices(self) -> None:
         link = self._link

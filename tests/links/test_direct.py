@@ -481,21 +481,33 @@ async def test_last_frame_gives_the_reason(cable: Cable) -> None:
     assert cable.stream.reason == "out of turn"
 
 
+@pytest.mark.parametrize("kind", [Kind.PING, Kind.PONG])
+async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: Kind) -> None:
+    """Those of a minute, which a reader that stood still has before it, do not."""
+    most = link_limits.DIRECT_SIGNS
+    await cable.write(write_frame(kind) * most)
+    await until(lambda: cable.stream._signs == most)
+    assert not cable.running.done()
+    await cable.write(write_frame(kind) * 20_000)
+    await soon(cable.running)
+    assert cable.stream.fault == f"more than {most} pings and pongs in a second"
+
+
 async def test_other_links_have_their_turn_between_many_small_frames(
     cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pings, most = 0, link_limits.DIRECT_FRAMES_AT_ONCE
+    requests, most = 0, link_limits.DIRECT_FRAMES_AT_ONCE
 
-    def pinged(_: DirectLink) -> None:
-        nonlocal pings
-        pings += 1
+    def arrived(*_: object) -> None:
+        nonlocal requests
+        requests += 1
 
-    monkeypatch.setattr(DirectLink, "pinged", pinged)
-    data = write_frame(Kind.PING) * (3 * most) + write_frame(Kind.END, b"the last")
+    monkeypatch.setattr(DirectLink, "arrived_beside", arrived)
+    data = write_frame(Kind.REQUEST) * (3 * most) + write_frame(Kind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data
     cable.stream.buffer_updated(len(data))
     for turn in range(1, 4):
-        assert pings == turn * most
+        assert requests == turn * most
         await asyncio.sleep(0)
     await soon(cable.running)
     assert cable.stream.reason == "the last"

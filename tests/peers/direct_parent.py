@@ -42,15 +42,10 @@ class Line:
 
 
 class DirectParent(LinkParent):
-    """The same parent as `LinkParent` over direct links: announcements are frames, Register is a call.
-
-    Attributes:
-        reads: False from now on: it reads one frame more of each child, and never another.
-    """
+    """The same parent as `LinkParent` over direct links: announcements are frames, Register is a call."""
 
     def __init__(self) -> None:
         super().__init__("direct")
-        self.reads = True
         self._sockets: asyncio.Server | None = None
         self._lines: set[Line] = set()
 
@@ -111,5 +106,3 @@ class DirectParent(LinkParent):
             number = link_pb2.Request.FromString(payload).number
             ack = pb.Ack(src=position("Mgr/0")).SerializeToString()
             await line.put(write_frame(Kind.REPLY, link_pb2.Reply(number=number, ack=ack).SerializeToString()))
-        if not self.reads:
-            await self._over.wait()

@@ -126,19 +126,6 @@ async def _middle(stand: Stand) -> AsyncGenerator[None, None]:
         yield
 
 
-async def _pings(stand: Stand) -> AsyncGenerator[None, None]:
-    """Each strike is many pings of a child that reads nothing."""
-    async with _Unread("Worker/80/0") as child:
-        await child.join(stand.address)
-        assert child.writer is not None
-        yield
-        while True:
-            child.put(_PINGS)
-            async with asyncio.timeout(_PATIENCE_S):
-                await child.writer.drain()
-            yield
-
-
 def _ends_the_link_from_above(data: bytes) -> Strikes:
     """A parent writes this. Its child ends the link, and joins again after a pause."""
 
@@ -156,23 +143,6 @@ def _ends_the_link_from_above(data: bytes) -> Strikes:
             await parent.stop()
 
     return strikes
-
-
-async def _pings_from_above(stand: Stand) -> AsyncGenerator[None, None]:
-    """Each strike is many pings of a parent that reads nothing."""
-    parent = await DirectParent().start(stand.parent)
-    try:
-        line = await parent.opened()
-        yield
-        parent.reads = False
-        while True:
-            async with asyncio.timeout(_PATIENCE_S):
-                await line.put(_PINGS)
-            if line.done():
-                line = await parent.opened()
-            yield
-    finally:
-        await parent.stop()
 
 
 def _over_direct(attack: Attack, strikes: Strikes) -> Attack:
@@ -205,9 +175,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "direct-ends-in-a-frame": Attack(
         "lives that end in the middle of a frame of 8 MiB", "the end of the link", _middle
     ),
-    "direct-pings-unread": Attack(
-        "20,000 pings of a child that reads nothing", "one pong for all, within its queue", _pings
-    ),
+    "direct-pings": Attack("20,000 pings of a child", "the link ends, one line", _ends_the_link(_PINGS)),
     "direct-multicasts-unread": _over_direct(unread.ATTACKS["multicasts-unread"], unread.multicasts(_Unread)),
     **dict(_batches()),
     "direct-4-gib-from-above": Attack(
@@ -227,10 +195,10 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         _ends_the_link_from_above(_bomb(Kind.REPLY)),
         from_above=True,
     ),
-    "direct-pings-unread-from-above": Attack(
-        "20,000 pings of a parent that reads nothing",
-        "one pong for all; the child leaves a silent parent",
-        _pings_from_above,
+    "direct-pings-from-above": Attack(
+        "20,000 pings of a parent",
+        batches.FROM_ABOVE,
+        _ends_the_link_from_above(_PINGS),
         from_above=True,
     ),
 }
