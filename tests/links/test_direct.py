@@ -483,7 +483,7 @@ async def test_last_frame_gives_the_reason(cable: Cable) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.PING, Kind.PONG])
 async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: Kind) -> None:
-    """Those of a minute, which a reader that stood still has before it, do not."""
+    """A reader that stood still has the pings of a minute before it: they end nothing."""
     most = link_limits.DIRECT_SIGNS
     await cable.write(write_frame(kind) * most)
     await until(lambda: cable.stream._signs == most)
