@@ -109,6 +109,9 @@ STORE_OPEN_S: Final = 10.0
 STORE_AGAIN_S: Final = 5.0
 """Seconds after a failed commit before the next attempt."""
 
+STORE_LOOK_S: Final = 10.0
+"""Seconds after a commit before a look whether the state file is in its place: longer is a job without a state."""
+
 LEASE_S: Final = 5
 """Seconds without a sign of life after which a Manager with its state in etcd leads no more. etcd grants whole seconds,
 and by default none below two."""

@@ -13,7 +13,7 @@ from taskd_net.codes import ConfigError, NodeError
 from taskd_net.job_view import DecisionView, JobCounters, LeaderView
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.state import NewerRelease
-from taskd_net.manager.store import Damaged, OtherJob, Store
+from taskd_net.manager.store import Damaged, OtherJob, Removed, Store
 from taskd_net.manager.threads import OwnThread
 from taskd_net.untrusted import json_value
 
@@ -51,7 +51,8 @@ class Unshared:
 class Keeping(Unshared):
     """The state file, while a Manager runs. A failure costs durability, and stops nothing.
 
-    What could not be stored is kept, and stored with the next commit that works.
+    What could not be stored is kept, and stored with the next commit that works. A file that was removed is written
+    again, whole.
 
     Args:
         path: the file.
@@ -60,7 +61,8 @@ class Keeping(Unshared):
         log: takes the lines.
 
     Attributes:
-        again: time before which no commit is tried, after a failure.
+        again: time of the next `save`, also without changes: an attempt after a failure, and none before it, or a
+            look whether the file is in its place.
     """
 
     def __init__(self, path: str, job_id: str, counters: JobCounters, log: Any) -> None:
@@ -87,6 +89,7 @@ class Keeping(Unshared):
         """
         try:
             parts = await self._opened()
+            self.again = now + job_limits.STORE_LOOK_S
             if not parts:
                 return None
             try:
@@ -127,7 +130,7 @@ class Keeping(Unshared):
     async def save(self, now: float, parts: Mapping[str, str | None]) -> bool:
         """Commit what has changed, unless the last attempt has failed a moment ago. Returns True: decisions go on."""
         self._unsaved |= {name: text for name, text in parts.items() if text is None or self._written.get(name) != text}
-        if now < self.again or not self._unsaved:
+        if now < self.again and not (self._counters.durable and self._unsaved):
             return True
         try:
             if self._thread.busy and not self._counters.durable:  # it hangs
@@ -136,9 +139,16 @@ class Keeping(Unshared):
                 await self._reopen()
             writing = dict(self._unsaved)
             await self._call(partial(self._store.write, writing))
+        except Removed as error:
+            self._open = False
+            self._unsaved = {**error.parts, **self._unsaved}
+            self._failed(now, error)
+            self.again = now
+            return await self.save(now, {})
         except (ConfigError, OSError, sqlite3.Error, TimeoutError, NodeError) as error:
             self._failed(now, error)
             return True
+        self.again = now + job_limits.STORE_LOOK_S
         self._unsaved.clear()
         for name, value in writing.items():
             if value is None:

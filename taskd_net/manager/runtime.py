@@ -331,7 +331,8 @@ class Manager:
         while stored and not self._closing and not self._keeping.lost:
             self._changed.clear()
             now = self._present()
-            retry = INFINITY if self._counters.durable else self._keeping.again
+            # A look at the file can wait for a tick that is due in 10 ms, and looks, too.
+            retry = INFINITY if self._counters.durable and self.job.state.dirty else self._keeping.again
             wake = min(self.job.wake, retry)
             # A report that changes nothing is stored already; one that does waits for its tick, 10 ms at most.
             if wake > now and (not self._unconfirmed or self.job.state.dirty):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,18 @@ class OtherJob(TaskdNetError):
     """The file is that of another job, whose id is the text."""
 
 
+class Removed(TaskdNetError):
+    """The file that was opened is no longer at its path.
+
+    Attributes:
+        parts: all that was committed to it.
+    """
+
+    def __init__(self, parts: dict[str, str]) -> None:
+        super().__init__("the file was removed, or another one is in its place")
+        self.parts = parts
+
+
 class Store:
     """The state file of one job. Its methods block, and run in one thread at a time.
 
@@ -45,9 +58,10 @@ class Store:
         self.path = Path(path)
         self._job_id = job_id
         self._connection: sqlite3.Connection | None = None
+        self._files: list[tuple[int, int]] = []
 
     def open(self) -> dict[str, str]:
-        """Open the file, and read all parts.
+        """Open the file, and read all parts. One that is open is closed first.
 
         Raises:
             NewerRelease: a newer release has written it.
@@ -55,10 +69,12 @@ class Store:
             OtherJob, Damaged: it is to be set aside.
             OSError, sqlite3.Error: it cannot be read or written.
         """
+        self.close()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
         try:
             parts = self._read(connection)
+            files = self._in_place()
         except sqlite3.OperationalError as error:
             connection.close()
             if "locked" in str(error):
@@ -70,8 +86,17 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._files = connection, files
         return parts
+
+    def _in_place(self) -> list[tuple[int, int]]:
+        """The identities of the file and of its log; without those that are missing."""
+        found = []
+        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = path.stat()
+                found.append((status.st_dev, status.st_ino))
+        return found
 
     def _read(self, connection: sqlite3.Connection) -> dict[str, str]:
         # One process alone, so no memory is shared through a file, which network file systems cannot do.
@@ -86,27 +111,36 @@ class Store:
             raise Damaged(str(said and said[0]))
         if mode != "wal":
             raise sqlite3.OperationalError(f"the journal is {mode}; expected wal")
-        connection.execute("BEGIN IMMEDIATE")
-        for table in _TABLES:
-            connection.execute(table)
-        job = connection.execute("SELECT value FROM about WHERE key = 'job'").fetchone()
-        if job is None:
-            connection.execute("INSERT INTO about VALUES ('job', ?)", (self._job_id,))
-        elif job[0] != self._job_id:
-            raise OtherJob(str(job[0]))
-        connection.execute(f"PRAGMA user_version = {FILE_SCHEMA}")
-        connection.execute("COMMIT")
+        # A file that has its tables is not written here: a Manager whose disk is full goes on from it.
+        if schema < FILE_SCHEMA:
+            connection.execute("BEGIN IMMEDIATE")
+            for table in _TABLES:
+                connection.execute(table)
+            connection.execute("INSERT OR IGNORE INTO about VALUES ('job', ?)", (self._job_id,))
+            connection.execute(f"PRAGMA user_version = {FILE_SCHEMA}")
+            connection.execute("COMMIT")
+        ((job,),) = connection.execute("SELECT value FROM about WHERE key = 'job'")
+        if job != self._job_id:
+            raise OtherJob(job)
+        return self._parts(connection)
+
+    def _parts(self, connection: sqlite3.Connection) -> dict[str, str]:
         return dict(connection.execute("SELECT name, value FROM part").fetchall())
 
     def write(self, parts: Mapping[str, str | None]) -> None:
-        """Commit parts; None removes one.
+        """Commit parts; None removes one. Without parts, look whether the file is in its place.
 
         Raises:
-            sqlite3.Error: nothing was written.
+            Removed: the file is not in its place.
+            OSError, sqlite3.Error: nothing was written.
         """
         connection = self._connection
         if connection is None:
             raise sqlite3.OperationalError("the file is not open")
+        if self._in_place() != self._files:
+            raise Removed(self._parts(connection))
+        if not parts:
+            return
         connection.execute("BEGIN IMMEDIATE")
         try:
             gone = [(name,) for name, value in parts.items() if value is None]

@@ -33,12 +33,13 @@ class OnSmallDisk(Daemon):
         disk: the folder.
         kib: size of the file system.
         arguments, logs: of the daemon.
+        first: a command of the shell that runs before it.
     """
 
-    def __init__(self, disk: Path, kib: int, *arguments: object, logs: Path) -> None:
+    def __init__(self, disk: Path, kib: int, *arguments: object, logs: Path, first: str = ":") -> None:
         super().__init__(*arguments, logs=logs)  # type: ignore[arg-type]
         self._disk = disk
-        script = f'mount -t tmpfs -o size={kib}k tmpfs {disk} && exec "$0" -m taskd_net.cli "$@"'
+        script = f'mount -t tmpfs -o size={kib}k tmpfs {disk} && {first} && exec "$0" -m taskd_net.cli "$@"'
         command = [*UNSHARE, "sh", "-c", script]
         self.program = ("-c", f"import os, sys; os.execvp('unshare', {command!r} + [sys.executable] + sys.argv[1:])")
 

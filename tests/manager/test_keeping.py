@@ -60,6 +60,68 @@ async def test_what_a_full_disk_refused_is_stored_later(
     assert await parts(path) == {"rest": "2", "agent/2": "b", "agent/3": "b", "agent/7": "b"}
 
 
+@pytest.mark.parametrize("what", ["file", "log", "folder", "other state", "no database"])
+async def test_file_that_was_removed_is_written_again_whole(
+    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    counters, path = JobCounters(), tmp_path / "folder" / "state"
+    kept = keeping(path, counters)
+    await kept.load(0.0, dict)
+    await kept.save(1.0, {"rest": "1", "agent/1": "a", "agent/2": "b"})
+    path.with_name("state-wal").unlink()
+    if what != "log":
+        path.unlink()
+    if what == "folder":
+        path.parent.rmdir()
+    if what == "no database":
+        path.write_text("x" * 5000)
+    if what == "other state":
+        store = Store(path, "J")
+        store.open()
+        store.write({"agent/9": "stranger"})
+        store.close()
+    await kept.save(2.0, {"rest": "2", "agent/2": None})
+    assert counters.durable and counters.store_failures == 1
+    await kept.save(3.0, {"agent/3": "c"})
+    await kept.close()
+    assert await parts(path) == {"rest": "2", "agent/1": "a", "agent/3": "c"}
+    assert caplog.text.count("state_not_stored") == caplog.text.count("state_durable") == 1
+    assert "the file was removed, or another one is in its place" in caplog.text
+
+
+async def test_file_that_was_removed_is_noticed_without_a_change(tmp_path: Path) -> None:
+    counters, path = JobCounters(), tmp_path / "state"
+    kept = keeping(path, counters)
+    await kept.load(0.0, dict)
+    await kept.save(1.0, {"rest": "1"})
+    path.unlink()
+    await kept.save(kept.again - 1.0, {"rest": "1"})
+    assert not path.exists()
+    await kept.save(kept.again, {"rest": "1"})
+    assert path.exists() and counters.durable and kept.again > 10.0
+    await kept.close()
+    assert await parts(path) == {"rest": "1"}
+
+
+async def test_removed_file_that_cannot_be_made_again_is_written_later(tmp_path: Path) -> None:
+    counters, path = JobCounters(), tmp_path / "folder" / "state"
+    kept = keeping(path, counters)
+    await kept.load(0.0, dict)
+    await kept.save(1.0, {"rest": "1", "agent/1": "a"})
+    path.parent.rename(tmp_path / "moved")
+    path.parent.write_text("in its place")
+    for now in (2.0, 20.0):
+        await kept.save(now, {"rest": "2"})
+        assert not counters.durable
+    path.parent.unlink()
+    await kept.save(40.0, {})
+    assert counters.durable
+    await kept.close()
+    assert await parts(path) == {"rest": "2", "agent/1": "a"}
+    assert await parts(tmp_path / "moved" / "state") == {"rest": "1", "agent/1": "a"}
+
+
 async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
