@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import fork, limits, standard_files
+from taskd_net.bounded_file import open_to_write
 from taskd_net.codes import ConfigError
 from taskd_net.handlers import Own
 from taskd_net.log_lines import Fields, columns, json_object
@@ -159,7 +160,7 @@ class _File(Own, logging.Handler):
     in the middle of a rename writes into the full file or into the new one.
 
     Lines that the disk has no room for are lost. The other handlers log the first loss, and their number when there is
-    room.
+    room. A file that was removed is begun again, with its folder.
     """
 
     def __init__(self, path: Path, level: int) -> None:
@@ -175,8 +176,10 @@ class _File(Own, logging.Handler):
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
             if self._file is not None:
-                size = os.fstat(self._file.fileno()).st_size
-                if self.rotates and 0 < size > limits.LOG_FILE_BYTES - len(line):
+                status = os.fstat(self._file.fileno())
+                if status.st_nlink == 0:
+                    self._begin_again(self._file.fileno())
+                elif self.rotates and 0 < status.st_size > limits.LOG_FILE_BYTES - len(line):
                     # Without room for the next file, the full one goes on.
                     with suppress(OSError):
                         self._rotate(self._file.fileno())
@@ -224,6 +227,13 @@ class _File(Own, logging.Handler):
                     sys.stderr.write(text)
                 else:
                     _write(descriptor, text.encode(errors="backslashreplace"))
+
+    def _begin_again(self, descriptor: int) -> None:
+        """Make the file again after it was removed, with its folder."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with _appending(self._path) as fresh:
+            os.dup2(fresh.fileno(), descriptor, inheritable=False)
+        self._torn = False
 
     def _rotate(self, descriptor: int) -> None:
         locked = _lock(descriptor)
@@ -348,7 +358,7 @@ def _lock(descriptor: int) -> bool:
 
 def _appending(path: Path) -> io.FileIO:
     """Open a file without a buffer; each write goes to its end, whoever else writes into it."""
-    return path.open("ab", buffering=0)
+    return io.FileIO(open_to_write(path), "ab")
 
 
 def _descriptor(stream: object) -> int | None:

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -331,6 +332,36 @@ def test_file_on_a_full_device_ends_nothing(tmp_path: Path, capfd: pytest.Captur
     assert capfd.readouterr().err.splitlines() == [
         f"taskd_net: {tmp_path}/x.log cannot be written: No space left on device; log lines are lost"
     ]
+
+
+@pytest.mark.parametrize("stdout", [True, False])
+def test_removed_folder_that_cannot_be_made_again_is_said_once(
+    tmp_path: Path, stdout: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "folder"
+    logs.start("x.log", path=str(folder), stdout=stdout)
+    shutil.rmtree(folder)
+    folder.write_text("in its place")
+    for _ in range(3):
+        get_logger().info("meanwhile")
+    folder.unlink()
+    get_logger().info("after")
+    logs.stop()
+    said = capfd.readouterr()
+    assert (said.out if stdout else said.err).count("File exists") == 1
+    found = lines(folder / "x.log")
+    assert [line["event"] for line in found] == ["after", "log_file_works"] and found[-1]["lost"] == 4
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_fifo_is_no_log_file(tmp_path: Path, read: bool) -> None:
+    """Without a reader its opening waited without end, and with one each line while the reader was busy."""
+    os.mkfifo(tmp_path / "x.log")
+    reader = os.open(tmp_path / "x.log", os.O_RDONLY | os.O_NONBLOCK) if read else None
+    with pytest.raises(ConfigError, match="can be written: it is a FIFO or a socket; expected a file"):
+        logs.start("x.log", path=str(tmp_path), stdout=False)
+    if reader is not None:
+        os.close(reader)
 
 
 def test_console_on_a_full_device_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
