@@ -19,6 +19,9 @@ class ChangedFile(Generic[T]):
         path: the file; it may be missing.
         parse: makes the value of its text; raises ValueError.
         unreadable: takes the path, and the reason why the file cannot be read.
+
+    Attributes:
+        missing: the file was missing at the last look.
     """
 
     def __init__(self, path: str, parse: Callable[[str], T], unreadable: Callable[[str, str], None]) -> None:
@@ -27,6 +30,7 @@ class ChangedFile(Generic[T]):
         self._unreadable = unreadable
         self._data: bytes | None = None
         self._warned = False
+        self.missing = False
 
     def look(self) -> T | None:
         """The value, if the file has changed since the last look; None if not.
@@ -34,10 +38,12 @@ class ChangedFile(Generic[T]):
         A file that is missing, or that cannot be read, counts as unchanged; the latter with one warning until it can be
         read again.
         """
+        self.missing = False
         try:
             data = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
             value = None if data == self._data else self._parse(data.decode())
         except (FileNotFoundError, NotADirectoryError):
+            self.missing = True
             return None
         except (OSError, ValueError) as error:
             if not self._warned:

@@ -10,13 +10,14 @@ only remove them, as with TaskD's platform.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import job_limits
-from taskd_net.bounded_file import read_file
+from taskd_net.bounded_file import open_to_write, read_file
 from taskd_net.codes import NodeError
 from taskd_net.faults.events import device_name
 from taskd_net.manager.changed_file import ChangedFile
@@ -56,11 +57,12 @@ class SeparatedList:
 
     Args:
         path: the file.
-        seen: takes the names in the file, whenever they have changed, and after each write.
+        seen: takes the names in the file, whenever they have changed, and after each write; None, once a second, while
+            the file is missing or the last write has failed, so that it is written.
         log: takes the lines.
     """
 
-    def __init__(self, path: str, seen: Callable[[Collection[str]], None], log: Any) -> None:
+    def __init__(self, path: str, seen: Callable[[Collection[str] | None], None], log: Any) -> None:
         self._path = path
         self._file = ChangedFile(path, read_names, self._unreadable)
         self._seen = seen
@@ -71,7 +73,12 @@ class SeparatedList:
 
     async def watch(self) -> None:
         """Look at the file when it changes, without end."""
-        await watch(self._path, self._file.look, self._seen)
+        await watch(self._path, self._look, lambda found: self._seen(found[0]))
+
+    def _look(self) -> tuple[frozenset[str] | None] | None:
+        if (names := self._file.look()) is not None:
+            return (names,)
+        return (None,) if self._failed or self._file.missing else None
 
     async def write(self, names: Collection[str], listed: Collection[str]) -> None:
         """Write the names, but for those that people have removed since.
@@ -88,7 +95,9 @@ class SeparatedList:
                 self._log.error("separated_list_not_written", file=self._path, reason=reason)
             self._failed = True
             return
-        self._failed = False
+        if self._failed:
+            self._failed = False
+            self._log.info("separated_list_written", file=self._path)
         if added := added - self._written:
             reason = "only the Manager adds names; people remove them"
             self._log.warning("separated_names_undone", devices=",".join(sorted(added)[:16]), reason=reason)
@@ -112,6 +121,8 @@ def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[
         present = removed = frozenset()
     written = frozenset(names) - removed
     new = f"{path}.new"
-    Path(new).write_text(",".join(sorted(written)) + "\n", "utf-8")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(open_to_write(new, os.O_TRUNC), "w", encoding="utf-8") as file:
+        file.write(",".join(sorted(written)) + "\n")
     Path(new).replace(path)
     return written, present - frozenset(names)

@@ -200,10 +200,11 @@ class DeviceFaults:
 
     # ---- the list of separated devices
 
-    def _list_seen(self, names: Collection[str]) -> None:
-        """Take in the names in the list, which are those of people and of ours."""
-        self._in_list = frozenset(names)
-        self._take(SeparatedNames(self._in_list))
+    def _list_seen(self, names: Collection[str] | None) -> None:
+        """Take in the names in the list, which are those of people and of ours; None where it is to be written."""
+        self._in_list = None if names is None else frozenset(names)
+        if self._in_list is not None:
+            self._take(SeparatedNames(self._in_list))
         self._write_list()
 
     def _write_list(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -42,11 +44,15 @@ class Seen:
 
     def __init__(self, path: Path) -> None:
         self.names: list[frozenset[str]] = []
+        self.wanted = asyncio.Event()
         self.list = SeparatedList(str(path), self.take, get_logger())
 
-    def take(self, names: Collection[str]) -> None:
+    def take(self, names: Collection[str] | None) -> None:
         """Take what was seen."""
-        self.names.append(frozenset(names))
+        if names is None:
+            self.wanted.set()
+        else:
+            self.names.append(frozenset(names))
 
 
 async def test_names_are_written_and_those_of_others_taken_out_with_a_warning(
@@ -81,7 +87,8 @@ async def test_a_missing_file_removes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_list_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    seen = Seen(tmp_path / "no" / "folder")
+    (tmp_path / "file").write_text("no folder")
+    seen = Seen(tmp_path / "file" / "separated")
     await seen.list.write({"a/1"}, ())
     await seen.list.write({"a/1"}, ())
     assert caplog.text.count("separated_list_not_written") == 1
@@ -97,6 +104,37 @@ async def test_a_change_of_the_file_is_seen(tmp_path: Path) -> None:
     await until(lambda: seen.names == [{"a/1"}])
     file.write_text("")
     await until(lambda: seen.names[-1:] == [frozenset()])
+    watching.cancel()
+    await asyncio.wait([watching])
+    seen.list.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "folder removed", "fifo beside it", "full disk"])
+async def test_a_list_that_is_gone_or_was_not_written_is_asked_for_until_it_is_written(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    file = tmp_path / "folder" / "separated"
+    file.parent.mkdir()
+    seen = Seen(file)
+    await seen.list.write({"a/1"}, ())
+    watching = asyncio.create_task(seen.list.watch())
+    if how == "removed":
+        file.unlink()
+    elif how == "folder removed":
+        shutil.rmtree(file.parent)
+    else:
+        beside = file.with_name("separated.new")
+        os.mkfifo(beside) if how == "fifo beside it" else beside.symlink_to("/dev/full")
+        await seen.list.write({"a/1", "a/2"}, {"a/1"})
+        assert caplog.text.count("separated_list_not_written") == 1
+        seen.wanted.clear()
+        await until(seen.wanted.is_set)
+        beside.unlink()
+    await until(seen.wanted.is_set)
+    await seen.list.write({"a/1", "a/2"}, {"a/1"})
+    assert file.read_text() == "a/1,a/2\n"
+    assert caplog.text.count("separated_list_written") == caplog.text.count("separated_list_not_written")
     watching.cancel()
     await asyncio.wait([watching])
     seen.list.close()

@@ -207,6 +207,9 @@ async def test_the_list_of_separated_devices(files: Path, tmp_path: Path, caplog
         file.write_text("1/npu-1,9/foreign")
         await until(lambda: file.read_text() == "1/npu-1\n")
         await until(lambda: "separated_names_undone" in caplog.text)
+        file.unlink()
+        await until(lambda: file.exists() and file.read_text() == "1/npu-1\n")
+        assert [device.device for device in made.devices] == ["1/npu-1"], "a file that is missing releases nothing"
         file.write_text("\n")
         await until(lambda: not made.devices)
 
