@@ -67,7 +67,7 @@ def open_to_write(path: str | Path, flags: int = 0) -> int:
         OSError: it cannot be opened, or is a FIFO or a socket.
         ValueError: the path has a NUL.
     """
-    fifo = OSError(errno.ENXIO, "it is a FIFO or a socket; expected a file")
+    fifo = OSError(errno.ENXIO, "it is a FIFO or a socket")
     try:
         # Without O_NONBLOCK, opening a FIFO waits for a reader.
         always = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
