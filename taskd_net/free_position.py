@@ -1,11 +1,13 @@
-"""A position for a tool, which no job has."""
+"""Positions for tools, which no job has."""
 
 from __future__ import annotations
 
 import random
 from typing import Final
 
-from taskd_net.position import Position
+from taskd_net.codes import ConfigError
+from taskd_net.position import TOOL_NODES, Position, tool_ranks
+from taskd_net.tls.files import Tls
 
 _FREE_RANKS: Final = range(1_000_000_000, 2_000_000_000)
 
@@ -17,3 +19,31 @@ def free_position() -> Position:
     tools do not cut each other off, and fits 32 bits, as some code keeps ranks in those.
     """
     return Position.agent(random.choice(_FREE_RANKS))
+
+
+def tool_position(node: int | None, tls: Tls | None) -> Position:
+    """A position for a tool that speaks for a node, as far as its certificate names the Agent of that node.
+
+    Args:
+        node: rank of the node; None for the only one that the certificate names.
+        tls: files of the tool.
+
+    Returns:
+        A tool of every node, with a certificate for all Agents; else of the node; else a free position.
+
+    Raises:
+        ConfigError: a file of `tls` is refused, or there is no node, and the certificate names several.
+    """
+    if tls is None or tls.client_crt is None:
+        return free_position()
+    from taskd_net.tls.certificates import client_names  # needs the extra `tls`
+
+    names = client_names(tls)
+    if any(name.covers(name.job, Position.agent(tool_ranks(None)[0])) for name in names):
+        return Position.agent(random.choice(tool_ranks(None)))
+    named = {name.server_rank for name in names if name.covers(name.job, Position.agent(name.server_rank))}
+    if node is None and len(named) > 1:
+        ranks = ", ".join(sorted(named, key=int))
+        raise ConfigError(f"node is None; expected one of {ranks}, whose Agents {tls.client_crt!r} names")
+    found = int(next(iter(named))) if node is None and named else node
+    return free_position() if found not in TOOL_NODES else Position.agent(random.choice(tool_ranks(found)))

@@ -7,6 +7,9 @@ from typing import Final
 REPORT_RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
 
+DEVICES_PER_NODE: Final = 1_024
+"""Devices of one node that others may not report about: hosts have 8 to 64, and an index of all nodes has them."""
+
 REPORTS_WAITING: Final = 256
 """Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from taskd_net import limits
 
-_PEER = ("child", "src", "parent", "peer", "agent", "position", "address", "upstream")
+_PEER = ("child", "src", "reporter", "parent", "peer", "agent", "position", "address", "upstream")
 """The fields that name the peer of an event; the first one counts."""
 
 _ANSWERS: Final = ("call_failed",)

@@ -212,6 +212,15 @@ class Node(Lifecycle):
         """
         self.perform(self.router.confirm([(message.uuid, message.src) for message in messages]))
 
+    def refuse(self, message: Message, reason: str) -> None:
+        """Answer the sender of a received message with 4999, where the node's configuration has `confirms`.
+
+        Args:
+            message: it has not been confirmed. A later resend of it is answered 0, as every resend.
+            reason: the answer's `detail`, as far as links carry it.
+        """
+        self.perform(self.router.refuse((message.uuid, message.src), reason))
+
     async def _filled(self) -> None:
         """Wait until there is a message in the inbox."""
         while not self._inbox:

@@ -121,6 +121,51 @@ def _of_texts(cls: type[Position], role: object, server_rank: object, process_ra
 Position.__new__ = _of_texts  # type: ignore[assignment, method-assign]
 
 
+TOOLS_PER_NODE: Final = 1_000
+"""Positions of the tools of one node."""
+
+TOOL_NODES: Final = range(100_000)
+"""Ranks of nodes whose tools have positions of their own."""
+
+_TOOLS_FROM: Final = 2_000_000_000
+_TOOLS_END: Final = 2**31  # ranks fit 32 bits, because some code keeps them in those
+_EVERY_NODE: Final = range(_TOOLS_FROM + len(TOOL_NODES) * TOOLS_PER_NODE, _TOOLS_END)
+
+
+def tool_ranks(node: int | None) -> range:
+    """The ranks of Agents that are tools of a node; None for every node.
+
+    No job has such ranks. A certificate for the node's Agent is good for its tools (`core.identity`).
+    """
+    if node is None:
+        return _EVERY_NODE
+    first = _TOOLS_FROM + node * TOOLS_PER_NODE
+    return range(first, first + TOOLS_PER_NODE)
+
+
+def tool_of(position: Position) -> str | None:
+    """The rank of the node that a position is a tool of, `All` for every node; None for any other position."""
+    if position.role != Role.AGENT or not is_rank(position.server_rank):
+        return None
+    rank = int(position.server_rank)
+    if rank in _EVERY_NODE:
+        return ALL
+    return str((rank - _TOOLS_FROM) // TOOLS_PER_NODE) if _TOOLS_FROM <= rank < _TOOLS_END else None
+
+
+def read_nodes(text: str) -> frozenset[Position]:
+    """Read positions with commas between, each of one node, by identity.
+
+    Raises:
+        ArgumentError: one of them is no position.
+        Refusal: one of them has an unknown role, or a rank that is not a natural number.
+    """
+    found = frozenset(Position.parse(each).identity for each in text.split(","))
+    for each in found:
+        require_node(each)
+    return found
+
+
 def destination(to: object) -> Position:
     """The position that a caller names as a message's destination; its ranks are not checked here.
 

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from taskd_net import upstreams
 from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.codes import ArgumentError, ConfigError, Refusal
+from taskd_net.position import read_nodes
 from taskd_net.untrusted import shown
 
 Reading = Callable[[str], str | None]
@@ -37,6 +38,7 @@ class Kind(Enum):
     PERIOD = "seconds, or 0"
     PORT = "port, or host:port"
     POSITION = "position"
+    POSITIONS = "position, or several with commas"
     RANK = "rank"
     SECONDS = "seconds"
     SIZE = "nodes x processes"
@@ -146,6 +148,11 @@ class Setting:
                 Address.parse(value, name)  # type: ignore[arg-type]
             case Kind.ADDRESSES:
                 upstreams.parse(value, name)  # type: ignore[arg-type]
+            case Kind.POSITIONS:
+                try:
+                    read_nodes(value)  # type: ignore[arg-type]
+                except (AttributeError, ArgumentError, Refusal):
+                    expected = "positions with commas between, e.g. Agent/7 or Agent/7,Worker/0/3"
         if expected is not None:
             raise ConfigError(f"{name} is {shown(value)}; expected {expected}")
 

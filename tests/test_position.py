@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from taskd_net import limits
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
-from taskd_net.position import ALL, Destination, Position, Role, _checked, destination, is_rank, require_node
+from taskd_net.position import (
+    ALL,
+    TOOL_NODES,
+    Destination,
+    Position,
+    Role,
+    _checked,
+    destination,
+    is_rank,
+    read_nodes,
+    require_node,
+    tool_of,
+    tool_ranks,
+)
 
 
 def code_of(position: Position) -> int:
@@ -266,3 +279,24 @@ def test_long_destinations_are_not_remembered() -> None:
     known = _checked.cache_info().currsize
     assert Destination.of(Position("Worker", "All", ranks)).ranks == 200
     assert _checked.cache_info().currsize == known
+
+
+def test_tools_of_nodes_have_ranks_of_their_own() -> None:
+    for node in (0, 1, TOOL_NODES[-1]):
+        ranks = tool_ranks(node)
+        assert {tool_of(Position.agent(rank)) for rank in (ranks[0], ranks[-1])} == {str(node)}
+    every = tool_ranks(None)
+    assert tool_of(Position.agent(every[0])) == tool_of(Position.agent(every[-1])) == ALL
+    assert tool_ranks(TOOL_NODES[-1])[-1] + 1 == every[0] and every[-1] == 2**31 - 1
+    others = ("Agent/1999999999", "Agent/2147483648", "Agent/0", "Agent/x", "Proxy/2000001000", "Worker/2000001000/0")
+    assert [tool_of(Position.parse(text)) for text in others] == [None] * 6
+
+
+def test_several_positions_are_read() -> None:
+    assert read_nodes("Agent/7, Worker/0/3") == {Position.agent(7), Position.worker(0, 3)}
+    for wrong in ("", "Agent/7,", "Agent"):
+        with pytest.raises(ArgumentError, match="is not a position"):
+            read_nodes(wrong)
+    for text in ("Boss/1", "Worker/All/All"):
+        with pytest.raises(Refusal):
+            read_nodes(text)

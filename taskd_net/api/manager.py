@@ -36,7 +36,7 @@ from taskd_net.waiting import taken
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
-_FAULTS: Final = (*settings_of(FaultSettings), "fault_devices", "fault_separated", "fault_on_reset")
+_FAULTS: Final = (*settings_of(FaultSettings), "fault_devices", "fault_separated", "fault_on_reset", "fault_reporters")
 _CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
 
 
@@ -148,7 +148,8 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
             `proc_per_node`: whole numbers; with both it can be asked which ranks are missing. `cluster_infos`: a dict,
             or a list of dicts, with the texts `ip`, `port`, `name`, `role`. `fault_config`, `fault_edition`,
             `fault_mode`, `fault_job`, `sub_health`, `linkdown_timeout`, `fault_watch`, `fault_devices`,
-            `fault_separated`, `fault_on_reset`: as in docs/configuration.md, else `TASKD_NET_<NAME>`. `enable_tls`,
+            `fault_separated`, `fault_on_reset`, `fault_reporters`: as in docs/configuration.md, else
+            `TASKD_NET_<NAME>`. `enable_tls`,
             `tls_conf`, `PlainListenAddr`, `PlainListenPort`: as in `init_taskd_proxy`.
 
     Returns:

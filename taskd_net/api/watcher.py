@@ -16,7 +16,7 @@ from taskd_net.codes import ArgumentError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.faults.events import read_event
-from taskd_net.free_position import free_position
+from taskd_net.free_position import tool_position
 from taskd_net.jobs.device_reports import DeviceReport, release_body
 from taskd_net.retry import Retry
 from taskd_net.tls.files import Tls
@@ -31,14 +31,15 @@ class DeviceWatcher:
     Args:
         upstream: address of the node's Proxy, or of the Mgr, as `host:port`.
         node: rank of the node whose devices it watches; None where each name is HOST/NAME.
-        tls: files of a mesh with TLS.
+        tls: files of a mesh with TLS. Where nodes take positions by certificates, it reports about the nodes whose
+            Agents its certificate names: all, `node`, or the only one.
 
     Raises:
         ConfigError: names the argument, its value and the expected one.
     """
 
     def __init__(self, upstream: str = "127.0.0.1:9602", *, node: int | None = None, tls: Tls | None = None) -> None:
-        config = NodeConfig(position=free_position(), upstream=upstream, service=True, tls=tls)
+        config = NodeConfig(position=tool_position(node, tls), upstream=upstream, service=True, tls=tls)
         self._member = BlockingNode(config)
         self._node = node
 

@@ -118,6 +118,9 @@ FORMS: Final = {
     Kind.POSITION: _Form(
         click.STRING, (str,), "POSITION", "the position of an Agent or a Worker, e.g. Agent/0 or Worker/0/3"
     ),
+    Kind.POSITIONS: _Form(
+        click.STRING, (str,), "POSITION[,…]", "positions with commas between, e.g. Agent/7 or Agent/7,Worker/0/3"
+    ),
     Kind.RANK: _Form(click.IntRange(0), (int,), "N", "a natural number"),
     Kind.SECONDS: _Form(click.FLOAT, (int, float), "SECONDS", "a number of seconds"),
     Kind.SIZE: _Form(click.STRING, (str,), "NxM", "nodes x processes per node, e.g. 4x8"),

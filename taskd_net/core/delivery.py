@@ -114,6 +114,11 @@ class Delivery:
             for pending in self.unconfirmed.pop(message, ()):
                 self._decisions.settle(pending, Code.OK, self._decisions.position)
 
+    def refuse(self, message: tuple[str, Position], detail: str) -> None:
+        """The application refuses this message: its senders are answered 4999, and a resend would get the same."""
+        for pending in self.unconfirmed.pop(message, ()):
+            self._turn_away(pending, Code.CLIENT_ERR, detail)
+
     def close(self) -> None:
         """The node closes: nobody confirms what is in the inbox."""
         self.shut()

@@ -13,7 +13,7 @@ from typing import Final
 
 from taskd_net.codes import Refusal
 from taskd_net.core.names import CertificateName
-from taskd_net.position import Position
+from taskd_net.position import Position, tool_of
 
 
 class Violation(Refusal):
@@ -26,19 +26,35 @@ class Credentials:
 
     Attributes:
         host: the address of the peer, without the port.
-        names: the names in its certificate; None where certificates are not asked for names.
+        names: the names in its certificate; None where certificates are not asked for names, or it shows none.
+        unproven: certificates are asked for names, and it shows none.
     """
 
     host: str = ""
     names: frozenset[CertificateName] | None = None
+    unproven: bool = False
 
     def same_peer(self, other: Credentials) -> bool:
         """True if both are one peer: the same names, or the same host where no names are asked for."""
         return self.names == other.names and (self.names is not None or self.host == other.host)
 
-    def covers(self, job: str, position: Position) -> bool:
-        """True if the peer may take a position; anybody may where no names are asked for."""
-        return self.names is None or any(name.covers(job, position) for name in self.names)
+    def covers(self, job: str, position: Position, *, service: bool = False) -> bool:
+        """True if the peer may take a position; anybody may where no names are asked for.
+
+        A tool of a node needs the name of that node's Agent, and a tool of every node that of all Agents: a Manager
+        takes its reports as theirs. So a peer that shows no certificate is no such tool.
+
+        Args:
+            job: the job that names have to name.
+            position: the position.
+            service: the peer says that it is a tool or a service.
+        """
+        node = tool_of(position)
+        if self.names is None:
+            return node is None or not self.unproven
+        if any(name.covers(job, position) for name in self.names):
+            return True
+        return service and node is not None and any(name.covers(job, Position.agent(node)) for name in self.names)
 
 
 UNSHOWN: Final = Credentials()

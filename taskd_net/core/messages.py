@@ -187,6 +187,11 @@ class Messages(Answers):
         self._delivery.confirm(messages)
         return self._take()
 
+    def refuse(self, message: tuple[str, Position], detail: str) -> Ready:
+        """The application refuses a message that it took, named by uuid and sender; see `confirms`."""
+        self._delivery.refuse(message, detail)
+        return self._take()
+
     def reset_inbox(self) -> Ready:
         """Begin as a new process would: with an open inbox that is empty, and in which every message is new."""
         self._delivery.reset()

@@ -8,6 +8,8 @@ Any field may be `*`: every job, role or rank. Only Workers have a processRank; 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -80,3 +82,15 @@ class CertificateName:
     def __str__(self) -> str:
         fields = (self.job, self.role, self.server_rank, self.process_rank)
         return SCHEME + "/".join(field for field in fields if field is not None)
+
+
+def parse_all(uris: Iterable[str]) -> tuple[CertificateName, ...]:
+    """The names among the URIs of a certificate.
+
+    URIs of another scheme and unreadable names are left out: they entitle to nothing.
+    """
+    names = []
+    for uri in uris:
+        with suppress(ValueError):
+            names.append(CertificateName.parse(uri))
+    return tuple(names)

@@ -49,6 +49,7 @@ EVENTS: Final = (
     "parent_told",
     "posts_answered",
     "probe",
+    "refuse",
     "register",
     "register_pause",
     "renewed",

@@ -87,7 +87,13 @@ class Router(Messages):
     # ---- children
 
     def register(
-        self, now: float, position: Position, quirks: Quirks | None = None, credentials: Credentials = UNSHOWN
+        self,
+        now: float,
+        position: Position,
+        quirks: Quirks | None = None,
+        credentials: Credentials = UNSHOWN,
+        *,
+        service: bool = False,
     ) -> Ready:
         """Give a child its place; it is routable from here once its stream stands.
 
@@ -96,13 +102,14 @@ class Router(Messages):
             position: the child's.
             quirks: its deviations from the contract, if it has any.
             credentials: the identity that its connection shows.
+            service: it is a tool or a service, and no rank of the job.
 
         Returns:
             In `link`, the child's link. Or in `refusal`: 4003-4005 for a bad position, 4999 for this node's own, 5003
             when there is no place; a Violation with 4002 for a position that is not its own to take.
         """
         try:
-            link = self._topology.register(now, position, credentials)
+            link = self._topology.register(now, position, credentials, service=service)
         except Refusal as refusal:
             self._decisions.ready.refusal = refusal
             return self._take()

@@ -134,7 +134,9 @@ class Topology:
 
     # ---- membership
 
-    def register(self, now: float, position: Position, credentials: Credentials = UNSHOWN) -> Link:
+    def register(
+        self, now: float, position: Position, credentials: Credentials = UNSHOWN, *, service: bool = False
+    ) -> Link:
         """Register a child and its route. Messages can reach it once its stream is up.
 
         Raises:
@@ -144,7 +146,7 @@ class Topology:
         if position.identity == self.identity:
             raise Refusal(Code.CLIENT_ERR, f"{position} is the parent itself")
         require_node(position)
-        if not credentials.covers(self._job, position):
+        if not credentials.covers(self._job, position, service=service):
             raise Violation(Code.NIL_POSITION, f"{position} is not named by the peer's certificate")
         if self.children.held_against(position.identity, credentials):
             raise Violation(Code.NIL_POSITION, f"{position} is taken: another peer is connected in it")

@@ -188,6 +188,10 @@ class FaultPolicy:
             if (held := device.held) is not None:
                 yield Isolated(name, held.action, device.standing, held.code, held.reason, held.since)
 
+    def knows(self, name: str) -> bool:
+        """True for a device that there is something to remember of."""
+        return name in self._devices
+
     def step(self, name: str) -> Step | None:
         """The present step of a device; None without one."""
         device = self._devices.get(name)

@@ -22,15 +22,13 @@ from taskd_net.body import Body
 from taskd_net.codes import ArgumentError
 from taskd_net.faults.events import FaultEvent, FaultKind, device_name, read_event
 from taskd_net.jobs.events import DeviceEvent, DeviceReleased
-from taskd_net.position import Position, Role
+from taskd_net.jobs.reporters import NODES_MOST, node_of
+from taskd_net.position import Position
 from taskd_net.untrusted import natural, shown
 from taskd_net.vocabulary import AT, DEVICE, DEVICE_FAULT, NETWORK, NODE, OCCURRED, ONCE, RECOVERED, RELEASE, SEVERITY
 
 KINDS: Final = {FaultKind.OCCURRED: OCCURRED, FaultKind.RECOVERED: RECOVERED, FaultKind.ONCE: ONCE}
 """Code of a report by its kind."""
-
-NODES_MOST: Final = 999_999_999
-"""Greatest rank of a node that a device can be on; tools take random ranks beyond it."""
 
 _KINDS_BY_CODE: Final = {code: kind for kind, code in KINDS.items()}
 
@@ -78,7 +76,7 @@ def read_report(src: Position, body: Body, now: float) -> DeviceEvent | DeviceRe
         ArgumentError: names the value, and the expected one.
     """
     if body.code == RELEASE:
-        return DeviceReleased(device_name(body.message))
+        return DeviceReleased(device_name(body.message), src)
     kind = _KINDS_BY_CODE.get(body.code)
     if kind is None:
         known = ", ".join(f"{code} ({kind})" for kind, code in KINDS.items())
@@ -100,14 +98,15 @@ def read_report(src: Position, body: Body, now: float) -> DeviceEvent | DeviceRe
         value["severity"] = severity.lower()
     if AT in extension:
         value["at"] = _time(extension[AT])
-    return DeviceEvent(read_event(value, now), node)
+    return DeviceEvent(read_event(value, now), node, src)
 
 
 def _node(src: Position, extension: Mapping[str, str]) -> int | None:
-    """The rank of the device's node: as the report says, else that of its sender; None for a tool's."""
+    """The rank of the device's node, as the report says, else that of its sender; None where neither says it."""
     said = extension.get(NODE)
     if said is None:
-        return None if src.role == Role.MGR else natural(src.server_rank, NODES_MOST)
+        own = node_of(src)
+        return own if isinstance(own, int) else None
     node = natural(said, NODES_MOST)
     if node is None:
         raise ArgumentError(f"{NODE} is {shown(said)}; expected the rank of the device's node")

@@ -118,13 +118,24 @@ class DeviceState:
     files_changed: bool = field(default=False, compare=False, metadata=UNSTORED)
     unsaved: set[str] = field(default_factory=set, compare=False, metadata=UNSTORED)
 
-    def place(self, device: str, records: Records, local: int) -> Place:
+    def mapped_node(self, device: str, records: Records, local: int) -> int | None:
+        """Rank of a device's node by the mapping file; None for unknown. The arguments are those of `place`."""
+        rank = self.ranks.get(device)
+        if rank is None:
+            return None
+        worker = records.workers.get(rank)
+        if worker is not None:
+            return worker.node
+        return rank // local if local else None
+
+    def place(self, device: str, records: Records, local: int, *, certified: bool = False) -> Place:
         """The node and the ranks of a device: by its Agent's report, else by the mapping file, else by the watcher's.
 
         Args:
             device: its name.
             records: of Agents and Workers.
             local: processes of a node; 0 for unknown.
+            certified: reports count about their node alone, so the mapping file moves no device to another one.
         """
         said = self.nodes.get(device)
         for node in records.agents if said is None else (said,):
@@ -135,10 +146,9 @@ class DeviceState:
                 if at < len(ranks):
                     return Place(node, ranks[at], (ranks[at],))
         rank = self.ranks.get(device)
-        if rank is not None:
-            worker = records.workers.get(rank)
-            known = rank // local if local else said
-            return Place(known if worker is None else worker.node, rank, (rank,))
+        known = self.mapped_node(device, records, local)
+        if rank is not None and (said in (None, known) or not certified):
+            return Place(said if known is None else known, rank, (rank,))
         return Place(said, None, () if said is None else tuple(ranks_of_node(said, records, local)))
 
 

@@ -195,6 +195,10 @@ class Devices:
 
     # ---- the ways out
 
+    def remembers(self, device: str) -> bool:
+        """True for a device that a report or a release may change something of."""
+        return device in self.state.listed or (self._policy is not None and self._policy.knows(device))
+
     @property
     def separated(self) -> frozenset[str]:
         """Devices that a person has to give free."""

@@ -139,10 +139,12 @@ class DeviceEvent:
     Args:
         event: what has happened.
         node: rank of the device's node, as the report says; None where it does not.
+        reporter: the sender of the report; None for a test or a simulation.
     """
 
     event: FaultEvent
     node: int | None = None
+    reporter: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,11 @@ class DeviceReleased:
 
     Args:
         device: its name.
+        reporter: the sender; None for a name that a person has removed from the list.
     """
 
     device: str
+    reporter: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,14 @@ from typing import Final, assert_never
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import events, state, times, traffic
+from taskd_net.jobs.device_state import Place
 from taskd_net.jobs.devices import Devices
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
     DecidesAgain,
+    DeviceEvent,
+    DeviceReleased,
     Event,
     MachineReset,
     ProfilingSwitch,
@@ -25,6 +28,7 @@ from taskd_net.jobs.events import (
 from taskd_net.jobs.outbox import INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.records import Taken
+from taskd_net.jobs.reporters import RegisteredDevices
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from taskd_net.jobs.state import State
 from taskd_net.jobs.streams import Streams
@@ -60,6 +64,8 @@ class Job:
         self._streams = Streams(self.plugins, self.state.streams)
         self.state.streams = self._streams.streams
         self.devices = Devices(config.faults, self.state.devices, reports_only=config.clusterd)
+        self._named = RegisteredDevices()
+        self.state.records.registered_again.update(self.state.records.agents)
 
     @classmethod
     def from_json(cls, text: str, config: JobConfig, plugins: Sequence[AnyPlugin] | None = None) -> Job:
@@ -174,6 +180,23 @@ class Job:
                 current.dirty = True
                 return self.devices.take(event, current.now)
         return True
+
+    def refusal(self, event: DeviceEvent | DeviceReleased) -> str:
+        """The reason not to take a report of a device from its sender; empty for a good one."""
+        rule = self.config.reporters
+        if not rule.certified:
+            return ""
+        device = event.device if isinstance(event, DeviceReleased) else event.event.device
+        devices, records = self.state.devices, self.state.records
+        mapped = devices.mapped_node(device, records, self.config.processes_per_node)
+        known = {*self._named.of(device, records), mapped, devices.nodes.get(device)} - {None}
+        if not known and self.devices.remembers(device):
+            known = {None}
+        return rule.refusal(event, known)
+
+    def place(self, device: str) -> Place:
+        """The node and the ranks of a device."""
+        return self._snapshot().place(device)
 
     def unbar(self, name: str, *, alone: bool) -> None:
         """Let a plugin have its streams again; with `alone` only those that nobody else may have."""

@@ -129,6 +129,7 @@ class Records:
         since: time from which on this Manager hears heartbeats; those before are not stored.
         changed_agents, changed_workers: since the last tick.
         unsaved_agents, unsaved_workers: since they were last taken out for storing.
+        registered_again: Agents whose devices may be others than when `RegisteredDevices` has read them.
     """
 
     agents: dict[int, AgentRecord] = field(default_factory=dict)
@@ -148,6 +149,7 @@ class Records:
     changed_workers: set[int] = field(default_factory=set)
     unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
     unsaved_workers: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    registered_again: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
 
     @property
     def registered_workers(self) -> int:
@@ -266,6 +268,7 @@ class Records:
                 self.renewed.add(rank)
                 self._drop(each for each, worker in self.workers.items() if worker.node == rank)
             self.agents[rank] = self._begin(AgentRecord(), now, report)
+            self.registered_again.add(rank)
             for index in (self.faulty, self.exited, self.to_replace, self.asking):
                 index.discard(rank)
             return Taken.NEW_PROCESS

@@ -11,6 +11,7 @@ from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_o
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
+from taskd_net.jobs.reporters import Reporters
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class JobConfig:
         in_place: failed Workers are restarted alone, and the others rejoin.
         in_place_s: seconds that a Worker has to come back.
         faults: answers to faults of devices.
+        reporters: the senders whose reports of devices count.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
     """
 
@@ -36,6 +38,7 @@ class JobConfig:
     in_place: bool = False
     in_place_s: float = job_limits.IN_PLACE_S
     faults: FaultConfig = field(default_factory=FaultConfig)
+    reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1
 
     @property
@@ -119,7 +122,9 @@ class Snapshot:
 
     def place(self, device: str) -> Place:
         """The node and the ranks of a device."""
-        return self.devices.place(device, self.records, self.config.processes_per_node)
+        config = self.config
+        certified = config.reporters.certified
+        return self.devices.place(device, self.records, config.processes_per_node, certified=certified)
 
     def has_ended(self, place: Place) -> bool:
         """True where no process of the job runs on a device, as its Agent has reported last, or as it is gone."""

@@ -34,7 +34,7 @@ _OWN_PARTS: Final = ("records", "outbox", "orders", "devices")
 _OF_DEVICES: Final = ("tasks", "nodes", "ranks", "listed")
 """Fields of the devices that are stored together."""
 
-_APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers"))
+_APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers", "registered_again"))
 """Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
 
 

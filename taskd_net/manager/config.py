@@ -13,6 +13,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
+from taskd_net.position import read_nodes
 from taskd_net.schema import Group, Kind, setting
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural
@@ -107,6 +108,8 @@ class ManagerConfig(FaultSettings):
             remove them.
         fault_on_reset: Program that resets a device: `PROGRAM HOST NAME`, with exit status 0 when it is back. Without
             one a fault that asks for a reset isolates the device ([manager](manager.md)).
+        fault_reporters: Positions whose reports count about every node. It matters where nodes take positions by
+            certificates: any other report counts about its sender's own node ([fault levels](faults.md#reporters)).
         clusterd: Signals of ClusterD come in by a queue of the process.
         resets: A hook of the process resets devices.
         nodes, processes_per_node: Size of the job; 0 for unknown.
@@ -138,6 +141,7 @@ class ManagerConfig(FaultSettings):
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")
+    fault_reporters: str | None = _fault(Kind.POSITIONS, None, unset="none")
     clusterd: bool = False
     resets: bool = False
     nodes: int = 0
@@ -172,10 +176,15 @@ class ManagerConfig(FaultSettings):
         """True where the Manager has the training framework's controller without a ClusterD."""
         return bool(self.job_id and self.taskd_enable and not self.clusterd_addr and not self.clusterd)
 
-    def decisions(self) -> JobConfig:
-        """The part of it that the decisions depend on."""
+    def decisions(self, *, certified: bool = False) -> JobConfig:
+        """The part of it that the decisions depend on.
+
+        Args:
+            certified: nodes of the mesh take their positions by certificates.
+        """
         # Every command of the command line reads the settings, and few decide.
         from taskd_net.jobs.device_state import FaultConfig
+        from taskd_net.jobs.reporters import Reporters
         from taskd_net.jobs.snapshot import JobConfig
 
         return JobConfig(
@@ -195,6 +204,7 @@ class ManagerConfig(FaultSettings):
                 resets=self.resets or self.fault_on_reset is not None,
                 answers=self.fault_config is not None,
             ),
+            reporters=Reporters(certified, read_nodes(self.fault_reporters) if self.fault_reporters else frozenset()),
             interval=self.process_interval / 1000,
         )
 

@@ -167,8 +167,7 @@ class DeviceFaults:
         return DeviceView(device, place["node"], place["rank"], kind.word, level, code, reason, isolated, action, since)
 
     def _place(self, device: str) -> dict[str, int | None]:
-        job = self._job
-        place = job.state.devices.place(device, job.state.records, job.config.processes_per_node)
+        place = self._job.place(device)
         return {"node": place.node, "rank": place.rank}
 
     async def _follow(self, path: str) -> None:

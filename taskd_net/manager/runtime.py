@@ -16,10 +16,20 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
 from taskd_net.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.job_view import ClusterdView, JobCounters, JobView
-from taskd_net.jobs.events import Acknowledged, Event, ProfilingSwitch, Reported, RetryTime, Underway
+from taskd_net.jobs.events import (
+    Acknowledged,
+    DeviceEvent,
+    DeviceReleased,
+    Event,
+    ProfilingSwitch,
+    Reported,
+    RetryTime,
+    Underway,
+)
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
+from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
@@ -121,7 +131,7 @@ class Manager:
         self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
         try:
             seed = os.urandom(job_limits.SEED_BYTES).hex()
-            self.job = await self._resumed(seed) or Job(config.decisions(), seed, self._plugins())
+            self.job = await self._resumed(seed) or Job(self._decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
             self._faults = DeviceFaults(config, self.job, self._take, self._counters, self._log, self._on_reset)
@@ -168,7 +178,7 @@ class Manager:
 
     async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
-        config, now = self.config.decisions(), self._now()
+        config, now = self._decisions(), self._now()
 
         def read(parts: Mapping[str, str]) -> tuple[Job, History]:
             job = Job.from_parts(parts, config, self._plugins())
@@ -187,6 +197,9 @@ class Manager:
             job.unbar(each.name, alone=False)
         self._log.info("manager_resumed", file=str(self._keeping.path), sending=len(job.state.outbox.sending))
         return job
+
+    def _decisions(self) -> JobConfig:
+        return self.config.decisions(certified=self._node.config.identity == "certificate")
 
     def _plugins(self) -> list[AnyPlugin]:
         return [*built_in(), *self._guarded]
@@ -290,6 +303,11 @@ class Manager:
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
+        if isinstance(event, DeviceEvent | DeviceReleased) and (reason := self.job.refusal(event)):
+            self._counters.refused += 1
+            self._log.warning("fault_refused", reporter=str(message.src), uuid=message.uuid, reason=reason)
+            self._node.refuse(message, reason)
+            return False
         taken = self._take(event)
         self._counters.reports += taken
         self._counters.refused += not taken

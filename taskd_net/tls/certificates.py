@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from taskd_net import limits
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError
+from taskd_net.core.names import CertificateName, parse_all
 from taskd_net.tls.files import Tls
 
 if TYPE_CHECKING:
@@ -79,6 +80,24 @@ def read(tls: Tls, names: Mapping[str, str] = _OWN) -> Certificates:
         key, crt = (names.get(name, name) for name in ("client_key", "client_crt"))
         client = _pair(_File(key, tls.client_key), _File(crt, tls.client_crt), ca, authorities)
     return Certificates(ca.data, server, client)
+
+
+def client_names(tls: Tls) -> tuple[CertificateName, ...]:
+    """The names in the certificate for the parent.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    pair = read(tls).client
+    if pair is None:
+        return ()
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(pair.crt).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    return parse_all(found.value.get_values_for_type(x509.UniformResourceIdentifier))
 
 
 class _File:

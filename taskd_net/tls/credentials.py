@@ -12,7 +12,7 @@ from typing import Final
 
 import grpc
 
-from taskd_net.core.names import SCHEME, CertificateName
+from taskd_net.core.names import CertificateName, parse_all
 from taskd_net.tls.certificates import Certificates, Pair
 
 # gRPC's property with the URIs among a certificate's subject alternative names.
@@ -20,19 +20,8 @@ _URIS: Final = "peer_uri"
 
 
 def peer_names(auth_context: Mapping[str, Iterable[bytes]]) -> tuple[CertificateName, ...]:
-    """The names in a peer's certificate, from `context.auth_context()`; none for a peer without TLS.
-
-    URIs of another scheme and unreadable names are left out: they entitle to nothing.
-    """
-    names = []
-    for uri in auth_context.get(_URIS, ()):
-        text = uri.decode(errors="replace")
-        if text.startswith(SCHEME):
-            try:
-                names.append(CertificateName.parse(text))
-            except ValueError:
-                continue
-    return tuple(names)
+    """The names in a peer's certificate, from `context.auth_context()`; none for a peer without TLS."""
+    return parse_all(uri.decode(errors="replace") for uri in auth_context.get(_URIS, ()))
 
 
 class ServerCredentials:

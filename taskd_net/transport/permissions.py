@@ -32,8 +32,9 @@ class Permissions:
 
     def shown(self, caller: Caller) -> Credentials:
         """The credentials that a connection shows of the peer at its far end."""
+        names = caller.names() if self._certified else None
         # The plain address is of this machine alone, and shows no certificate.
-        return Credentials(caller.remote.place, caller.names() if self._certified else None)
+        return Credentials(caller.remote.place, names, unproven=self._certified and names is None)
 
     def speaks_for(self, caller: Caller, link: Link) -> bool:
         """True if a call is made by the peer that registered a child."""

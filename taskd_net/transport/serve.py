@@ -314,7 +314,8 @@ class MeshServer:
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text, uuid)
             async with self._pending.place(caller.remote, None if link is None else link.id) as place:
                 quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(caller)
-                ready = self._router.register(self.host.now(), position, quirks, credentials)
+                now, service = self.host.now(), peer.service
+                ready = self._router.register(now, position, quirks, credentials, service=service)
                 if ready.refusal is not None:
                     raise ready.refusal
                 assert ready.link is not None

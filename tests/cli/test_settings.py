@@ -247,6 +247,7 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
         "fault_devices": "d",
         "fault_separated": "l",
         "fault_on_reset": "h",
+        "fault_reporters": "Agent/7,Worker/0/3",
         "linkdown_timeout": 7,
     }
     values |= {

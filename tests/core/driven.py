@@ -227,6 +227,9 @@ class Driven:
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         return self.read(self.core.inbox_taken(now, count))
 
+    def refuse(self, message: Frame, detail: str) -> list[Action]:
+        return self.read(self.core.refuse((message.uuid, message.src), detail))
+
     def confirm(self, *messages: Frame) -> list[Action]:
         return self.read(self.core.confirm([(message.uuid, message.src) for message in messages]))
 

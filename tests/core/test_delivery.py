@@ -240,6 +240,18 @@ def test_message_is_answered_when_the_application_confirms_it() -> None:
     assert not mgr.busy
 
 
+def test_message_that_the_application_refuses_is_answered_with_its_reason() -> None:
+    mgr = router("Mgr", inbox=8, confirms=True)
+    link = add_child(mgr, "Worker/0/0")
+    first = frame("Mgr", "Worker/0/0", uuid="a")
+    for _ in range(2):
+        mgr.frame_arrived(0.0, link.id, first, Caller())
+    refused = [action for action in mgr.refuse(first, "why") if isinstance(action, Answer)]
+    assert [(answer.ack.code, answer.ack.detail) for answer in refused] == [(Code.CLIENT_ERR, "why")] * 2
+    assert mgr.refuse(first, "why") == [] and mgr.confirm(first) == []
+    assert not mgr.busy
+
+
 def test_batch_waits_for_its_confirmation_as_single_messages_do() -> None:
     mgr = router("Mgr", inbox=8, confirms=True)
     link = mgr.register(0.0, at("Worker/0/0"))

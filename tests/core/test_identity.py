@@ -10,6 +10,7 @@ from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.router_config import RouterConfig
+from taskd_net.position import Position, tool_ranks
 from tests.core.driven import Answer, Driven
 from tests.core.routers import Caller, accused, add_child, answered, at, child_from, everybody, joined, router
 
@@ -48,6 +49,24 @@ def test_names_cover_positions_of_their_job() -> None:
     assert not held.covers("other", at("Worker/0/0"))
     assert HERE.covers("j", at("Worker/0/0"))
     assert not certificate().covers("j", at("Worker/0/0"))
+
+
+def test_a_tool_of_a_node_has_the_name_of_its_agent() -> None:
+    one, every = (Position.agent(tool_ranks(node)[0]) for node in (1, None))
+    agent = certificate("taskd://j/Agent/1", "taskd://j/Worker/1/*")
+    assert agent.covers("j", one, service=True)
+    assert not agent.covers("j", one), "a rank of the job is no tool"
+    assert not agent.covers("other", one, service=True) and not agent.covers("j", every, service=True)
+    assert not certificate("taskd://j/Agent/2", "taskd://j/Worker/1/*").covers("j", one, service=True)
+    assert not agent.covers("j", at("Agent/1000000000"), service=True), "it is no tool of a node"
+    assert all(certificate("taskd://j/Agent/*").covers("j", each) for each in (one, every))
+
+
+def test_who_shows_no_certificate_where_names_are_asked_for_is_no_tool_of_a_node() -> None:
+    plain, tool = Credentials("127.0.0.1", unproven=True), Position.agent(tool_ranks(1)[0])
+    assert not plain.covers("j", tool, service=True)
+    assert plain.covers("j", at("Worker/0/0")) and plain.covers("j", at("Agent/1000000000"))
+    assert HERE.covers("j", tool), "nobody asks for names"
 
 
 # ---- a position, and who may take it

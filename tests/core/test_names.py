@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.core.names import CertificateName
+from taskd_net.core.names import CertificateName, parse_all
 from taskd_net.position import Position
 
 MGR, PROXY, AGENT, WORKER = Position.mgr(), Position.proxy(3), Position.agent(3), Position.worker(3, 27)
@@ -74,3 +74,8 @@ def test_any_text_is_a_name_or_a_value_error(text: str) -> None:
     except ValueError:
         return
     assert CertificateName.parse(str(name)) == name
+
+
+def test_other_uris_of_a_certificate_are_left_out() -> None:
+    good = "taskd://j/Agent/1"
+    assert parse_all([good, "https://example.org", "taskd://j/Boss/1"]) == (CertificateName.parse(good),)

@@ -9,7 +9,7 @@ from taskd_net.codes import ArgumentError
 from taskd_net.faults.events import FaultEvent, FaultKind, Severity, read_event
 from taskd_net.jobs.device_reports import DeviceReport, read_report, release_body
 from taskd_net.jobs.events import DeviceEvent, DeviceReleased
-from taskd_net.position import Position
+from taskd_net.position import Position, tool_ranks
 
 NOW = 1_700_000_000.25
 TOOL = Position.agent(1_500_000_000)
@@ -21,24 +21,28 @@ def test_a_report_comes_back_as_it_was(kind: FaultKind, node: int | None) -> Non
     event = FaultEvent("8C0A4E00", "host-b/Ascend910-3", kind, Severity.MAJOR, NOW, network=True)
     body = Body.parse(DeviceReport(event, node).body.to_json())
     assert body.msg_type == "FAULT"
-    assert read_report(TOOL, body, 5.0) == DeviceEvent(event, node)
+    assert read_report(TOOL, body, 5.0) == DeviceEvent(event, node, TOOL)
 
 
 def test_a_report_says_nothing_of_what_is_not_known() -> None:
     event = FaultEvent("8C0A4E00", "host-b/npu", FaultKind.OCCURRED, None, NOW)
     body = DeviceReport(event).body
     assert body.extension == {"Device": "host-b/npu", "At": "1700000000.25"}
-    assert read_report(TOOL, body, 5.0) == DeviceEvent(event, None)
+    assert read_report(TOOL, body, 5.0) == DeviceEvent(event, None, TOOL)
 
 
 def test_a_release_comes_back_as_it_was() -> None:
-    assert read_report(TOOL, release_body("host-b/npu"), NOW) == DeviceReleased("host-b/npu")
+    assert read_report(TOOL, release_body("host-b/npu"), NOW) == DeviceReleased("host-b/npu", TOOL)
 
 
 def test_what_is_missing_comes_from_the_sender_and_the_clock() -> None:
     body = Body("FAULT", 1, "8c0a4e00", {"Device": "npu"})
-    found = read_report(Position.worker(4, 33), body, NOW)
-    assert found == DeviceEvent(read_event({"code": "8C0A4E00", "device": "4/npu"}, NOW), 4)
+    event = read_event({"code": "8C0A4E00", "device": "4/npu"}, NOW)
+    for sender in (Position.worker(4, 33), Position.agent(tool_ranks(4)[-1])):
+        assert read_report(sender, body, NOW) == DeviceEvent(event, 4, sender)
+    for sender in (Position.mgr(), Position.agent(tool_ranks(None)[0])):
+        with pytest.raises(ArgumentError, match="without a Node"):
+            read_report(sender, body, NOW)
 
 
 def test_the_said_node_goes_before_the_senders() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Ack, Code, Message, Position
+from taskd_net import Ack, Code, Message, NodeConfig, Position
 from taskd_net.body import Body
 from taskd_net.jobs.events import Event, FaultFiles
 from taskd_net.jobs.traffic import Call, Reply, Reset
@@ -86,6 +86,7 @@ class MeshNode:
 
     def __init__(self, lines: Lines, away: set[str]) -> None:
         self.position = Position.mgr()
+        self.config = NodeConfig.mgr(listen="127.0.0.1:0")
         self.address = None
         self.job_view: object = None
         self.router = SimpleNamespace(routes=SimpleNamespace(receivers=lambda destination: None))

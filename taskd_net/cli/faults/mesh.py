@@ -18,14 +18,15 @@ from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.mesh import repeat
 from taskd_net.cli.probing import failure
 from taskd_net.cli.screen import Screen
-from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config
+from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config, tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
 from taskd_net.codes import ArgumentError
 from taskd_net.faults.events import FaultKind, Severity, read_event
-from taskd_net.free_position import free_position
-from taskd_net.jobs.device_reports import NODES_MOST, DeviceReport, release_body
+from taskd_net.free_position import tool_position
+from taskd_net.jobs.device_reports import DeviceReport, release_body
+from taskd_net.jobs.reporters import NODES_MOST
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document
@@ -36,10 +37,17 @@ _SENDS: Final = [CONTEXT, *(each for each in COMMANDS["send"] if each.name not i
 """The settings of `taskd-net send`, but for what a report has of its own."""
 
 
+_NODE: Final = click.option(
+    "--node",
+    type=click.IntRange(0, NODES_MOST),
+    help="Rank of the device's node, where no Agent says it, or the certificate names several.",
+)
+
+
 @click.command("report", cls=Command, params=[*_SENDS], short_help="Report a fault of a device to the job's Manager.")
 @click.argument("code")
 @click.argument("device")
-@click.option("--node", type=click.IntRange(0, NODES_MOST), help="Rank of the device's node, where no Agent says it.")
+@_NODE
 @click.option(
     "--kind",
     type=click.Choice([each.value for each in FaultKind]),
@@ -79,13 +87,14 @@ def report(ctx: click.Context, /, code: str, device: str, node: int | None, **ev
         found = read_event({"code": code, "device": device, **given}, time.time() if when is None else when)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
-    _send(ctx, DeviceReport(found, node).body)
+    _send(ctx, DeviceReport(found, node).body, node)
 
 
 @click.command("release", cls=Command, params=[*_SENDS], short_help="Give a separated device free.")
 @click.argument("device")
+@_NODE
 @click.pass_context
-def release(ctx: click.Context, /, device: str, **_: object) -> None:
+def release(ctx: click.Context, /, device: str, node: int | None, **_: object) -> None:
     """Give DEVICE free, which waits for a person: it was separated manually, or a reset has failed on it.
 
     Removing its name from the list of separated devices does the same. DEVICE is a name of `taskd-net faults list`.
@@ -106,7 +115,7 @@ def release(ctx: click.Context, /, device: str, **_: object) -> None:
         body = release_body(device)
     except ArgumentError as error:
         raise click.UsageError(str(error)) from None
-    _send(ctx, body)
+    _send(ctx, body, node)
 
 
 @click.command(
@@ -150,9 +159,9 @@ def listing(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
     sys.exit(1 if isolated else 0)
 
 
-def _send(ctx: click.Context, body: Body) -> None:
-    """Send a message to the Mgr as a tool, and end the process with its answer."""
-    config = node_config(ctx, free_position(), service=True)
+def _send(ctx: click.Context, body: Body, node: int | None) -> None:
+    """Send a message to the Mgr as a tool of a node, and end the process with its answer."""
+    config = node_config(ctx, tool_position(node, tls_of(ctx)), service=True)
     timeout: float = ctx.params["timeout"]
     start_output(ctx)
 
