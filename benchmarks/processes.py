@@ -35,7 +35,11 @@ class TurnFailed(Exception):
 
 
 class Process:
-    """One process with one member of a system in it (`member`), of this checkout or of another one."""
+    """One process with one member of a system in it (`member`), of this checkout or of another one.
+
+    Attributes:
+        patience: seconds for an answer.
+    """
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Process:
             # A Ctrl-C is for the controller, which then ends the others.
             start_new_session=True,
         )
+        self.patience = ANSWER_S
         self._buffer = b""
         self._started: Started | None = None
 
@@ -159,12 +164,12 @@ class Process:
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
-        give_up_at = time.monotonic() + ANSWER_S
+        give_up_at = time.monotonic() + self.patience
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(give_up_at - time.monotonic()):
-                    raise BenchFailed(f"{self.name} did not answer within {ANSWER_S:.0f} s")
+                    raise BenchFailed(f"{self.name} did not answer within {self.patience:.0f} s")
                 data = os.read(self._process.stdout.fileno(), 1 << 20)
                 if not data:
                     raise BenchFailed(self._obituary())

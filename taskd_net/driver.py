@@ -13,6 +13,7 @@ from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import (
+    Diverted,
     EndStream,
     Forgot,
     Joined,
@@ -148,6 +149,8 @@ class Driver:
                 assert self._server is not None
                 self._server.forgot(notice)
                 self.log.info("child_forgotten", child=str(notice.position), routes=notice.routes)
+            case Diverted(node, child):
+                self.log.warning("child_diverted", child=str(node), by=str(child))
             case Lost(frame, code, src, detail):
                 dst = str(frame.dst)
                 self.log.warning("messages_lost", src=str(src), dst=dst, code=int(code), detail=detail)

@@ -222,6 +222,23 @@ CONNECT_S: Final = 2.0
 and after 3 s: who waits for the latter finds a network that is back too late, a new attempt finds it sooner. With 1 s,
 4,000 children that connected at once to one busy parent gave up before their turn, for ever."""
 
+JOINS_AT_ONCE: Final = 8
+"""Nodes of one event loop that join at a time, half of them at one parent. A process has one node as a rule. In a
+simulation of 10,000 nodes that joined all at once, most attempts ran out of time. Over a network with a round trip of
+5 ms, eight are 400 joins a second."""
+
+JOIN_ANSWER_MAX_S: Final = 60.0
+"""Seconds that the answer to a step of joining gets at most, after earlier ones ran out of time: 5,000 children of one
+parent, if each takes 10 ms of a busy core."""
+
+JOIN_UNKNOWN_MAX_S: Final = 14.0
+"""Seconds that Register gets at most at a parent that has never answered: two pings. A parent that permits none, like
+the original's, closes the connection at the third."""
+
+FULL_PAUSE_MAX_S: Final = 8.0
+"""Seconds, upper bound of the pauses of a child that was refused with 5003: thousands that find no place and ask once a
+second would take a whole core of their parent."""
+
 RETRY_ATTEMPTS: Final = 16
 """Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, the
 time to notice a frozen node. Attempts that time out take far longer."""

@@ -138,7 +138,8 @@ DIRECT_REQUEST_FIELDS: Final = 32
 
 DIRECT_LOOK_S: Final = 0.25
 """Seconds between two looks at what the other machine's kernel has acknowledged. A shorter time finds a cut
-sooner after its 2 s (KEEPALIVE_TIMEOUT_S); a look costs 2 µs for each link that has something outstanding."""
+sooner after its 2 s (KEEPALIVE_TIMEOUT_S); a look costs 2 µs for each link that has something outstanding. Looks at
+silent links are at its multiples: 1,250 children at rest wake their parent 4 times a second instead of 600 times."""
 
 DIRECT_CONNECT_S: Final = 0.05
 """Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""

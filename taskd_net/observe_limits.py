@@ -11,6 +11,9 @@ STATUS_IDLE: Final = 4
 """Times STATUS_FIGURES_S between two looks of a node where nothing changes: the pause doubles with each look that finds
 nothing, up to this. With 2 s the looks were most of what an idle Worker did. Changes of state are seen at once."""
 
+STATUS_GRID_S: Final = 0.5
+"""Seconds between the times at which nodes of a machine look at their figures: those of one process wake it once."""
+
 STATUS_PACE_MAX_S: Final = 999.0
 """Seconds between two reports that a parent can ask for: as many as it can say at Register."""
 

@@ -25,6 +25,10 @@ def make(spec: Spec) -> Member:
             from benchmarks.systems.taskd import Nodes
 
             return Nodes(spec)
+        case "crowd":
+            from benchmarks.systems.crowd import CrowdMember
+
+            return CrowdMember(spec)
         case "blocking":
             from benchmarks.systems.taskd import Blocking
 

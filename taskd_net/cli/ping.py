@@ -18,13 +18,20 @@ from taskd_net.cli.probing import as_object, ask, counted, counted_object, failu
 from taskd_net.cli.screen import Screen
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
+from taskd_net.position import Destination
 
 
 class Summary:
-    """Counts and times of the probes so far."""
+    """Counts and times of the probes so far.
+
+    Attributes:
+        sent: probes with an answer, or without one in time.
+        not_asked: the reason why the destination was not probed; empty where it was.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
+        self.not_asked = ""
         self._times: list[float] = []
 
     def add(self, echo: Echo) -> None:
@@ -41,10 +48,13 @@ class Summary:
     def as_object(self, to: str) -> dict[str, object]:
         """The summary for `--json`; times are None without an answer."""
         loss = 1.0 - len(self._times) / self.sent if self.sent else None
-        return {"to": to, "sent": self.sent, "answered": len(self._times), "loss": loss, **self._figures()}
+        reason = {"not_asked": self.not_asked} if self.not_asked else {}
+        return {"to": to, "sent": self.sent, "answered": len(self._times), "loss": loss, **reason, **self._figures()}
 
     def as_text(self, to: str) -> str:
         """The summary in the words of ping(8)."""
+        if self.not_asked:
+            return f"{to}: {self.not_asked}"
         loss = f"{100.0 * (1.0 - len(self._times) / self.sent):.3g} % lost" if self.sent else "nothing lost"
         figures = ", ".join(f"{key.removesuffix('_ms')} {value}" for key, value in self._figures().items())
         return f"{to}: {self.sent} sent, {len(self._times)} answered, {loss}" + (
@@ -119,12 +129,17 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     series = Series(dest, settings["timeout"], count, interval)
     screen = Screen()
     summary = Summary()
+    one = Destination.of(dest).unicast
 
     async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
             screen.say(f"PING {dest} from {about.position} at {settings['at']}")
         async for echo in client.ping(series):
+            if one and not echo.asked:
+                # Its loss would be a figure about nothing.
+                summary.not_asked = failure(echo)
+                return
             summary.add(echo)
             if as_json:
                 answer = {"seq": summary.sent, **as_object(echo), **counted_object(echo)}

@@ -219,10 +219,15 @@ class Children:
         """The link of a registered child, by its identity."""
         return self._by_identity.get(position.identity)
 
+    def connected(self, identity: Position) -> Link | None:
+        """The link of a child whose stream is up, by its identity."""
+        link = self._by_identity.get(identity)
+        return link if link is not None and link.up else None
+
     def held_against(self, identity: Position, credentials: Credentials) -> bool:
         """True if a child is connected here with this identity, and these credentials are not that peer's."""
-        link = self._by_identity.get(identity)
-        return link is not None and link.up and not link.credentials.same_peer(credentials)
+        link = self.connected(identity)
+        return link is not None and not link.credentials.same_peer(credentials)
 
     def register(self, now: float, position: Position) -> Link:
         """Give a child its place, or renew the one it has.

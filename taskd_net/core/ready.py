@@ -101,6 +101,14 @@ class Forgot:
 
 
 @dataclass(slots=True)
+class Diverted:
+    """A child of the same host has announced a connected node, whose messages go to that child from now on."""
+
+    node: Position
+    child: Position
+
+
+@dataclass(slots=True)
 class Lost:
     """A `sync=false` message had to be given up after its first hop. To be counted and logged, never silent."""
 
@@ -147,7 +155,7 @@ class ReportViolation:
     refusal: Refusal
 
 
-Notice: TypeAlias = EndStream | Forgot | Lost | ReportViolation | SignsOfLife | Withdraw | Joined
+Notice: TypeAlias = Diverted | EndStream | Forgot | Lost | ReportViolation | SignsOfLife | Withdraw | Joined
 """A change that happens once in a while."""
 
 

@@ -30,7 +30,7 @@ from taskd_net.core.pending_sends import PendingSends
 from taskd_net.core.probes import Probes
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
-from taskd_net.core.ready import EndStream, Forgot, Kind, Ready, Reason, Token
+from taskd_net.core.ready import Diverted, EndStream, Forgot, Kind, Ready, Reason, Token
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.sweep import Sweep
@@ -202,7 +202,7 @@ class Router(Messages):
         """
         link = None if link_id is None else self.children.by_id.get(link_id)
         try:
-            gone, new, disputed = self._topology.learn(now, link, kind, positions, continues=continues)
+            gone, new, disputed, diverted = self._topology.learn(now, link, kind, positions, continues=continues)
         except Refusal as refusal:
             if link is not None and isinstance(refusal, Violation):
                 self._admission.report_violation(str(link.position), refusal)
@@ -210,6 +210,7 @@ class Router(Messages):
             return self._take()
         assert link is not None
         self._admission.report_disputed(link, disputed)
+        self._decisions.ready.notices.extend(Diverted(node, link.position) for node in diverted)
         if kind is Kind.COMPLETE and self._topology.has_stale(link):
             gone = self._sweep.begin(now, link)
         self._advertisements.gone(gone)

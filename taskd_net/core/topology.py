@@ -27,11 +27,13 @@ class Learnt(NamedTuple):
         gone: nodes that have no route any more.
         new: nodes to announce to the parent.
         disputed: nodes that the child may not announce. Their routes are unchanged.
+        diverted: nodes connected to this one, whose messages go to the announcing child of the same host now.
     """
 
     gone: list[Position]
     new: list[Position]
     disputed: list[Position]
+    diverted: list[Position]
 
 
 @dataclass(slots=True)
@@ -204,23 +206,27 @@ class Topology:
         self.children.renew(now, link)
         routes = self.routes
         if kind is Kind.WITHDRAW:
-            return Learnt(self.drop(link, identities), [], disputed)
+            return Learnt(self.drop(link, identities), [], disputed, [])
         most = self._limits.routes_per_child
         if self._room(link) < len(identities):
             new = sum(not routes.claims(identity, link.id) for identity in set(identities))
             if self._room(link) < new:
                 text = f"{link.position} leads to more than {most} nodes, or all children lead to too many"
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text)
+        diverted: list[Position] = []
         for identity in identities:
-            if identity != own and self.children.held_against(identity, link.credentials):
+            connected = None if identity == own else self.children.connected(identity)
+            if connected is not None and not connected.credentials.same_peer(link.credentials):
                 routes.learn_behind(identity, link.id, link.epoch)
                 disputed.append(identity)
-            else:
-                routes.learn(identity, link.id, link.epoch)
+                continue
+            if connected is not None and routes.next_hop(identity) == connected.id:
+                diverted.append(identity)
+            routes.learn(identity, link.id, link.epoch)
         # Most are written as their identity is.
         for position in positions if link.spellings else spelled:
             link.spell(position)
-        return Learnt([], identities, disputed)
+        return Learnt([], identities, disputed, diverted)
 
     def stale(self, link: Link, most: int) -> list[Position]:
         """Nodes that a child has claimed in an earlier life and not since, `most` of them."""

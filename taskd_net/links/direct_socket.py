@@ -22,6 +22,7 @@ from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.links.unfinished import Unfinished
+from taskd_net.timers import on_grid
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
 _PING: Final = write_frame(Kind.PING)
@@ -368,7 +369,10 @@ class DirectSocket(asyncio.BufferedProtocol):
     # ---- signs of life
 
     def _look_in(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self._look, time.monotonic() + seconds)
+        """Look after these seconds, together with the other links that are due then: they wake the process once."""
+        now = time.monotonic()
+        due = on_grid(now + seconds, link_limits.DIRECT_LOOK_S)
+        self._timer = self._loop.call_later(due - now, self._look, due)
 
     def _look(self, due: float) -> None:
         """Ping a silent other end, and let go of one that is gone."""

@@ -46,6 +46,11 @@ class Echo(NamedTuple):
         """True when the code is 0."""
         return self.code == Code.OK
 
+    @property
+    def asked(self) -> bool:
+        """False if the way ends at a node that knows no probes, which was not probed."""
+        return self.code != Code.CLIENT_ERR or not self.link
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

@@ -20,6 +20,7 @@ from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
 from taskd_net.position import Role
+from taskd_net.timers import on_grid
 
 _URGENT_SHARE: Final = 20
 """Part of the pause between figures for which changes of state are gathered, where a parent asks for long pauses."""
@@ -63,7 +64,7 @@ class Reporter:
                     await view.look_in_parts()
                     most = observe_limits.STATUS_IDLE * observe_limits.STATUS_FIGURES_S
                     idle = pace if ledger.reports else min(2 * idle, max(pace, most))
-                    figures_at = loop.time() + max(pace, idle)
+                    figures_at = on_grid(loop.time() + max(pace, idle), observe_limits.STATUS_GRID_S)
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
                 for _ in range(ledger.reports):
                     pace = await self._report(requests(), parent, urgent=urgent)

@@ -12,7 +12,7 @@ import grpc
 
 from taskd_net import limits, observe_limits
 from taskd_net.address import Address
-from taskd_net.codes import NodeError, Refusal, describe
+from taskd_net.codes import Code, NodeError, Refusal, describe
 from taskd_net.links import peer as peers
 from taskd_net.links import registry
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
@@ -20,6 +20,7 @@ from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Wa
 from taskd_net.links.session import Host, Session
 from taskd_net.position import Position
 from taskd_net.transport import channel as channels
+from taskd_net.transport.approach import Approach, approach_of
 from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ TRIED_AGAIN: Final = ", tried again every minute"
 
 Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
 """Reports to the parent, by the requests of the moment, until it is cancelled."""
+
+
+class NoPlace(Failed):
+    """The parent has its maximum of children, or of connections from this address."""
 
 
 class Connection(NamedTuple):
@@ -129,9 +134,15 @@ class Connector:
         self._service = service
         self.pings = True
         self.choice = ""
+        self._known = False
         self._unreachable = ""
         # The last text of gRPC about an unreachable parent, and its meaning.
         self._details = ("", "")
+
+    @property
+    def approach(self) -> Approach:
+        """The approach to this parent that the nodes of the running event loop share."""
+        return approach_of(self._upstream)
 
     def is_stale(self, connection: Connection) -> bool:
         """True if the certificates have changed since a connection was made."""
@@ -178,22 +189,31 @@ class Connector:
         Raises:
             Failed: it is not there, or refuses.
         """
-        # The same three fields here, on the stream and in announcements: some parents look them up as they are. And
-        # no longer than it takes until the first ping, as this parent may not permit one.
+        approach, usual = self.approach, self._ack_timeout
+        limit = approach.limit(usual)
+        if not self._known:
+            limit = min(limit, limits.JOIN_UNKNOWN_MAX_S)
+        began = self._host.now()
+        # The same three fields here, on the stream and in announcements: some parents look them up as they are.
         call = unary_call(channel, "Register")(
             requests.write_register(str(uuid4()), self._router.identity),
             metadata=peers.own_metadata(service=self._service),
-            timeout=min(self._ack_timeout, limits.KEEPALIVE_TIME_S) if self.pings else self._ack_timeout,
+            timeout=limit,
         )
         try:
             ack = codec.read_ack(await call, Position.mgr())
             metadata = peers.read_metadata(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                approach.ran_out(usual, limit)
             raise Failed(f"Register: {await self._in_words(error)}") from error
         except Refusal as refusal:
             raise Failed(f"Register: {refusal}") from refusal
+        self._known = True
+        approach.answered(usual, self._host.now() - began)
         if not ack.ok:
-            raise Failed(f"Register was refused: {describe(ack.code)}")
+            refused = NoPlace if ack.code == Code.EXCEED_MAX_REGISTRY_NUM else Failed
+            raise refused(f"Register was refused: {describe(ack.code)}")
         return ack.src, peers.of_parent(metadata)
 
     async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
@@ -279,7 +299,7 @@ class Connector:
             parent,
             peer,
             channel,
-            self._ack_timeout,
+            self.approach.limit(self._ack_timeout),
             upstream,
             context,
             server_name or upstream.host,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -30,7 +31,7 @@ from taskd_net.links.session import Host
 from taskd_net.position import Position, Role
 from taskd_net.retry import Backoff
 from taskd_net.states import end_of
-from taskd_net.transport.connecting import Connector, Reports, Stay
+from taskd_net.transport.connecting import Connector, NoPlace, Reports, Stay
 from taskd_net.transport.renewal import Renewal
 from taskd_net.upstreams import Rounds
 from taskd_net.wire import requests
@@ -182,13 +183,15 @@ class Joiner:
         while True:
             began = loop.time()
             # The pauses come after the handlers: an exception holds the frames of its attempt, and so the channel.
-            reason, elsewhere = "", False
+            reason, elsewhere, backoff = "", False, self._backoff
             pause: float | None = None
             try:
                 await self._attempt()
                 continue
             except Failed as failed:
                 reason = str(failed)
+                if isinstance(failed, NoPlace):
+                    backoff = replace(backoff, maximum=max(backoff.maximum, limits.FULL_PAUSE_MAX_S))
                 if reason != self._reasons.get(self.upstream):
                     self._host.log.warning("join_failed", upstream=str(self.upstream), reason=reason)
             except _Lost as lost:
@@ -199,7 +202,7 @@ class Joiner:
                 reason = repr(error)
                 self._host.log.exception("upstream_failed", upstream=str(self.upstream))
             if pause is None:
-                failures = await self._next(reason, failures)
+                failures = await self._next(reason, failures, backoff)
                 continue
             # A parent that takes a stream and ends it at once must not be asked for the next one at once, for ever.
             short = loop.time() - began <= self._backoff.maximum
@@ -210,14 +213,14 @@ class Joiner:
             await asyncio.sleep(pause + self._backoff.pause(failures))
             await self._begin_round(self._rounds.current if short or elsewhere else None)
 
-    async def _next(self, reason: str, failures: int) -> int:
-        """Turn to the next address, after a pause where the round has ended. Returns the failures in a row."""
+    async def _next(self, reason: str, failures: int, backoff: Backoff) -> int:
+        """Turn to the next address, after a pause at the end of a round. Returns the failures in a row."""
         self._reasons[self.upstream] = reason
         several = len(self._upstreams) > 1
         self.trouble = "; ".join(f"{each}: {why}" for each, why in self._reasons.items()) if several else reason
         if not self._rounds.failed():
             return failures
-        await asyncio.sleep(self._backoff.pause(failures + 1))
+        await asyncio.sleep(backoff.pause(failures + 1))
         if self._was_linked:
             await self._begin_round(None)
         return failures + 1
@@ -264,6 +267,13 @@ class Joiner:
     async def _attempt(self) -> None:
         """Try once: returns to be repeated at once, or raises `Failed` or `_Lost`."""
         self._connector.choice = self._choice()
+        async with self._connector.approach.turn():
+            stay = await self._join()
+        if stay is not None:
+            await self._while_open(stay)
+
+    async def _join(self) -> Stay | None:
+        """Register and open a link. Returns None to be repeated at once, or raises `Failed`."""
         credentials, channel = self._connector.open_channel()
         try:
             parent, peer = await self._connector.register(channel)
@@ -271,14 +281,13 @@ class Joiner:
                 # The channel was opened with the features of the last parent. This one has others: connect again.
                 self._connector.pings = peer.profile.permits_pings
                 await channel.close()
-                return
+                return None
             connection = await self._connector.open(channel, credentials, parent, peer)
         except BaseException:
             await channel.close()
             raise
-        # The link may have no more need of it, and gRPC's threads end with the last channel that anybody holds.
-        del channel
-        await self._while_open(Stay(connection, parent, peer))
+        # The link may have no more need of the channel, and gRPC's threads end with the last one that is held.
+        return Stay(connection, parent, peer)
 
     async def _while_open(self, stay: Stay) -> None:
         """Stay with the parent, from the link's opening to its end."""

@@ -312,6 +312,11 @@ class MeshServer:
             if self.connections.of_host(caller.remote) >= most:
                 text = f"{caller.remote.place} has {most} connections already"
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text, uuid)
+            if link is None and self._router.children.free_places <= 0:
+                # A full parent says so at once: its caller waits in no line.
+                ready = self._router.register(self.host.now(), position, None, self._permissions.shown(caller))
+                assert ready.refusal is not None
+                raise ready.refusal
             async with self._pending.place(caller.remote, None if link is None else link.id) as place:
                 quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(caller)
                 now, service = self.host.now(), peer.service

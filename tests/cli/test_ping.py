@@ -142,6 +142,14 @@ async def test_foreign_child(mesh: Mesh) -> None:
         assert code == 1
         assert " 1  tasknet  4999 CLIENT_ERR from Worker/0/5: it knows no probes" in output
         assert output.endswith("ends after Mgr/0\n")
+        code, output, _ = await run("ping", "Worker/0/5", "--at", mgr.address)
+        assert code == 1
+        (_, said) = output.splitlines()
+        assert said.startswith("Worker/0/5: 4999 CLIENT_ERR from Worker/0/5: it knows no probes")
+        code, output, _ = await run("ping", "Worker/0/5", "--json", "--at", mgr.address)
+        (summary,) = map(json.loads, output.splitlines())
+        assert (code, summary["sent"], summary["loss"]) == (1, 0, None)
+        assert "was not asked" in summary["not_asked"]
         assert leaf.received.empty()
 
 

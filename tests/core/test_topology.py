@@ -188,7 +188,7 @@ def test_what_cannot_lie_below_is_passed_over_and_costs_the_others_nothing(posit
     two = node.link(2)
     assert two is not None
     learnt = node.learn(0.0, two, Kind.ADD, everybody(position, "Worker/5/5"))
-    assert learnt == ([], everybody("Worker/5/5"), everybody(position))
+    assert learnt == ([], everybody("Worker/5/5"), everybody(position), [])
     assert at(position) not in node.routes
     with pytest.raises(Violation) as refused:
         node.learn(0.0, two, Kind.ADD, everybody(position))
@@ -206,16 +206,27 @@ def test_what_each_kind_of_announcement_changes() -> None:
     two = node.link(2)
     assert two is not None
     added = everybody("Worker/1/3", "Agent/1/start-time")
-    assert node.learn(0.0, two, Kind.ADD, added) == ([], everybody("Worker/1/3", "Agent/1"), [])
-    gone, new, _ = node.learn(0.0, two, Kind.WITHDRAW, everybody("Worker/1/3", "Worker/0/0", "Worker/5/5"))
+    assert node.learn(0.0, two, Kind.ADD, added) == ([], everybody("Worker/1/3", "Agent/1"), [], [])
+    gone, new, *_ = node.learn(0.0, two, Kind.WITHDRAW, everybody("Worker/1/3", "Worker/0/0", "Worker/5/5"))
     assert (gone, new) == (everybody("Worker/1/3"), [])
     assert node.register(1.0, at("Proxy/1")) is two
-    gone, new, _ = node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/2", "Worker/1/4"))
+    gone, new, *_ = node.learn(1.0, two, Kind.COMPLETE, everybody("Worker/1/2", "Worker/1/4"))
     assert (gone, new) == ([], everybody("Worker/1/2", "Worker/1/4"))
     assert sorted(node.drop(two, node.stale(two, 9))) == sorted(everybody("Worker/1/1", "Agent/1"))
     assert not node.has_stale(two)
     assert node.routes.behind(2) == set(everybody("Proxy/1", "Worker/1/2", "Worker/1/4"))
     assert node.routes.behind(1) == {at("Worker/0/0")}
+
+
+def test_connected_node_that_a_child_of_the_same_host_announces_is_diverted_once() -> None:
+    node = topology("Mgr")
+    two, connected = node.link(2), node.register(0.0, at("Worker/7/7"))
+    assert two is not None
+    assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == [], "not connected yet"
+    node.learn(0.0, connected, Kind.ADD, everybody("Worker/7/7"))
+    node.children.opened(0.0, connected, "session")
+    assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == everybody("Worker/7/7")
+    assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == [], "its messages go there already"
 
 
 def test_announcement_in_several_requests_keeps_what_the_earlier_ones_said() -> None:

@@ -273,6 +273,18 @@ async def test_proxy_of_another_host_that_announces_a_connected_child(mesh: Mesh
         await bystanders.undisturbed()
 
 
+async def test_proxy_of_the_same_host_that_announces_a_connected_child(mesh: Mesh) -> None:
+    """The parent logs that messages of the connected child are diverted, once for each time."""
+    mgr = await mesh.mgr()
+    worker = await mesh.worker(1, 0, mgr)
+    async with RawChild("Proxy/1") as liar:
+        await liar.join(mgr.address or "")
+        for _ in range(3):
+            assert (await liar.announce(str(worker.position))).code == 0
+        assert mesh.count("child_diverted") == 1
+        assert mgr.routes()[worker.position] == Position.parse("Proxy/1")
+
+
 async def test_several_children_over_one_connection(attacked: Bystanders) -> None:
     """One process may be several nodes: each sends as itself, and none as another."""
     mgr = attacked.parent

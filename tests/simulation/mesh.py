@@ -25,7 +25,18 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
-from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Kind, Lost, ReportViolation, SignsOfLife, Withdraw
+from taskd_net.core.ready import (
+    Announce,
+    Diverted,
+    EndStream,
+    Forgot,
+    Joined,
+    Kind,
+    Lost,
+    ReportViolation,
+    SignsOfLife,
+    Withdraw,
+)
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
@@ -877,6 +888,8 @@ class Mesh:
                     assert link not in node.streams
                 case Lost():
                     node.lost += 1
+                case Diverted():
+                    pass  # a log line
                 case Joined():
                     pass  # nobody tells here: a 6002 of the own parent is sent again, as over the four calls
                 case Withdraw() | SignsOfLife():
