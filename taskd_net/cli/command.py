@@ -7,12 +7,15 @@ from typing import Any, Final
 
 import click
 
-from taskd_net import ConfigError, Position
+from taskd_net import ConfigError, NodeError, Position
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import params_of, refused
 from taskd_net.codes import Refusal
 from taskd_net.observe.client import AskFailed
 from taskd_net.position import Destination, Role
+
+FAILED: Final = 1
+"""Exit code: the node could not run."""
 
 NOT_ASKED: Final = 3
 """Exit code: no node could be asked."""
@@ -27,6 +30,10 @@ class Command(click.Command):
             return super().invoke(ctx)
         except ConfigError as error:
             raise refused(ctx, error) from None
+        except (NodeError, MemoryError) as error:
+            # At a limit of threads or memory. A MemoryError has no text.
+            say(f"Error: {str(error) or 'the process is out of memory; see ulimit -v'}", err=True)
+            ctx.exit(FAILED)
         except AskFailed as error:
             text = str(error)
             if error.unreached:

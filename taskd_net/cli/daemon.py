@@ -7,14 +7,13 @@ import concurrent.futures
 import contextlib
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 import uvloop
 
-from taskd_net import ConfigError, Node, NodeConfig, limits, logs
+from taskd_net import ConfigError, Node, NodeConfig, NodeError, limits, logs, threads
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
 from taskd_net.cli.lines import say
@@ -329,7 +328,11 @@ async def in_thread(work: Callable[[], T], seconds: float, name: str) -> T:
             _UNDER_WAY.discard(name)
             done.set_result(result)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threads.start(run, name)
+    except NodeError:
+        _UNDER_WAY.discard(name)
+        raise
     try:
         async with asyncio.timeout(seconds):
             return await asyncio.wrap_future(done)

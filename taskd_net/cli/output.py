@@ -8,14 +8,13 @@ import errno
 import os
 import select
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from queue import SimpleQueue
 from typing import Final
 
-from taskd_net import Message, limits
+from taskd_net import Message, limits, threads
 from taskd_net.untrusted import json_pieces, printable_pieces
 
 STDOUT: Final = 1
@@ -50,7 +49,7 @@ class Output:
         self._full = full
         self._lines: SimpleQueue[tuple[Iterator[str], asyncio.Future[bool]]] = SimpleQueue()
         for work in (self._write_lines, self._watch):
-            threading.Thread(target=work, name=f"stdout {work.__name__}", daemon=True).start()
+            threads.start(work, f"stdout {work.__name__}")
 
     async def line(self, pieces: Iterator[str]) -> bool:
         """Write the pieces of a line. Returns True when they are written, False when they cannot be."""
