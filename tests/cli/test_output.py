@@ -24,7 +24,7 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The reading end of a pipe in the place of the standard output; no thread is started."""
     reading, writing = os.pipe()
     monkeypatch.setattr(module, "STDOUT", writing)
-    monkeypatch.setattr("taskd_net.cli.output.threading.Thread.start", lambda _: None)
+    monkeypatch.setattr("threading.Thread.start", lambda _: None)
     yield reading
     for descriptor in (reading, writing):
         with suppress(OSError):  # a test has closed it
