@@ -47,8 +47,12 @@ def worker(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TASKD_LOG_PATH", str(folder))
     monkeypatch.setenv("TASKD_LOG_STDOUT", "False")
+    logger = logging.getLogger("taskd_net")
+    level = logger.level
     yield
     destroy_taskd_worker()
+    # The Worker has put back the level that it found, which may be that of `handler`.
+    logger.setLevel(level)
 
 
 def test_handler_that_reports_over_the_mesh_gets_no_line_about_that(worker: None) -> None:

@@ -59,7 +59,7 @@ def device_reports(data: bytes) -> None:
                 continue
             job.take(1.0, event)
             if isinstance(event, DeviceEvent):
-                again = read_report(Position.mgr(), DeviceReport(event.event, event.node).body, 2.0)
+                again = read_report(src, DeviceReport(event.event, event.node).body, 2.0)
                 assert again == event
     job.tick(2.0)
     assert Job.from_json(job.to_json(), CONFIG).to_json() == job.to_json()

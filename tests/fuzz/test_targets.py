@@ -347,6 +347,7 @@ READ_BY = {
     "read_end": "read_request",
     "read_plain": "from_parent",  # a status of gRPC, which is an enumeration
     "read_original": "from_parent",
+    "read_nodes": "configuration",  # a list of positions in a setting
     "read_again": "configuration",  # the same files while a daemon runs
 }
 
