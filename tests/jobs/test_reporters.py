@@ -115,6 +115,7 @@ def test_registered_devices_follow_the_agents() -> None:
     index, records = RegisteredDevices(), made.state.records
     assert index.of(DEVICE, records) == index.of("1/npu-1", records) == frozenset((1,))
     register(made, 2, [DEVICE])
+    assert index.of(DEVICE, records) == frozenset((1, 2))
     register(made, 1, [])
     assert index.of(DEVICE, records) == frozenset((2,)) and not index.of("1/npu-1", records)
     register(made, 2, [f"host/{number}" for number in range(job_limits.DEVICES_PER_NODE + 1)])
