@@ -78,6 +78,7 @@ class DeviceView:
         isolated: it takes no job.
         action: the step of the answer that goes on now; empty for none.
         since: time of the decision, in seconds since the epoch.
+        reporter: position of the sender of its last fault; empty for unknown.
     """
 
     device: str = ""
@@ -90,6 +91,7 @@ class DeviceView:
     isolated: bool = False
     action: str = ""
     since: float = 0.0
+    reporter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ def device_words(device: Document, now: float) -> str:
         words[0] += f" for {duration(now - device['since'])}"
     words.append(" ".join(filter(None, (device["level"], device["type"], device["code"]))))
     words.append(device["reason"])
+    if device["reporter"]:
+        words.append(f"reported by {device['reporter']}")
     if device["action"]:
         words.append(f"now: {device['action']}")
     return f"{device['device']}{rank}  {'  '.join(filter(None, words))}"

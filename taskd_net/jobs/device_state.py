@@ -101,6 +101,7 @@ class DeviceState:
     Args:
         tasks: by device.
         nodes: ranks of nodes by device, as reports of watchers say.
+        reporters: senders of the last occurrence of a fault, by device.
         ranks: global ranks by device, of the mapping file.
         listed: devices that the list of separated ones is known to have had.
         files: the files of the rules in force, by name; bytes that are no UTF-8 as lone surrogates.
@@ -111,6 +112,7 @@ class DeviceState:
 
     tasks: dict[str, Task] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
+    reporters: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from typing import assert_never
 from taskd_net.codes import ConfigError
 from taskd_net.faults import editions
 from taskd_net.faults.decisions import Decision, Isolated
+from taskd_net.faults.events import FaultKind
 from taskd_net.faults.levels import Action, FaultType
 from taskd_net.faults.policy import FaultPolicy
 from taskd_net.faults.reading import read_rules
@@ -223,6 +224,7 @@ class Devices:
             if value is None:
                 self.state.policy.pop(device, None)
                 self.state.nodes.pop(device, None)
+                self.state.reporters.pop(device, None)
             else:
                 self.state.policy[device] = to_text(value)
         self._policy.changed.clear()
@@ -270,10 +272,13 @@ class Devices:
             del self.notes[told:]  # others carry the steps out, and nothing is known of that
 
     def _remember(self, event: DeviceEvent) -> None:
-        """Keep the node of a device, until the policy forgets the device."""
-        nodes, device = self.state.nodes, event.event.device
+        """Keep the node of a device, and who has reported its fault, until the policy forgets the device."""
+        nodes, reporters, device = self.state.nodes, self.state.reporters, event.event.device
         if event.node is not None and (device in nodes or len(nodes) < editions.DEVICES):
             nodes[device] = event.node
+        occurs = event.reporter is not None and event.event.kind is not FaultKind.RECOVERED
+        if occurs and (device in reporters or len(reporters) < editions.DEVICES):
+            reporters[device] = str(event.reporter)
 
     def _drop(self, decision: Decision) -> None:
         """A fault is over: its device waits for nothing any more, unless other faults ask for it."""

@@ -31,7 +31,7 @@ class NewerRelease(ConfigError):
 _OWN_PARTS: Final = ("records", "outbox", "orders", "devices")
 """Fields of the state that are stored in parts of their own."""
 
-_OF_DEVICES: Final = ("tasks", "nodes", "ranks", "listed")
+_OF_DEVICES: Final = ("tasks", "nodes", "reporters", "ranks", "listed")
 """Fields of the devices that are stored together."""
 
 _APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers", "registered_again"))

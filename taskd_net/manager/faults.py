@@ -103,6 +103,8 @@ class DeviceFaults:
         for fault in outcome.faults:
             place = self._place(fault.device)
             fields = {"device": fault.device, "code": fault.code, "type": fault.fault_type.word, **place}
+            if (reporter := self._job.state.devices.reporters.get(fault.device)) is not None:
+                fields["reporter"] = reporter
             if fault.cleared:
                 self._log.info("device_fault_over", **fields, reason=fault.reason)
             if fault.steps:
@@ -164,7 +166,9 @@ class DeviceFaults:
         place = self._place(device)
         level = "" if kind.level == "-" else kind.level
         action = str(getattr(task, "action", "")).replace("_", " ")
-        return DeviceView(device, place["node"], place["rank"], kind.word, level, code, reason, isolated, action, since)
+        reporter = self._job.state.devices.reporters.get(device, "")
+        where = place["node"], place["rank"]
+        return DeviceView(device, *where, kind.word, level, code, reason, isolated, action, since, reporter)
 
     def _place(self, device: str) -> dict[str, int | None]:
         place = self._job.place(device)

@@ -256,5 +256,5 @@ def _copied(snapshot: Snapshot) -> Snapshot:
     sending = {uuid: copy(each) for uuid, each in outbox.sending.items()}
     targets = {to: list(uuids) for to, uuids in outbox.by_target.items()}
     tasks = {name: copy(task) for name, task in snapshot.devices.tasks.items()}
-    devices = DeviceState(tasks, dict(snapshot.devices.nodes), dict(snapshot.devices.ranks))
+    devices = DeviceState(tasks, dict(snapshot.devices.nodes), ranks=dict(snapshot.devices.ranks))
     return replace(snapshot, records=still, outbox=Outbox(sending, targets, dict(outbox.codes)), devices=devices)

@@ -26,6 +26,7 @@ from taskd_net.jobs.events import (
     SwitchNic,
 )
 from taskd_net.jobs.traffic import Call, Command, Item, Replace, Reply, Reset, Restarts
+from taskd_net.position import Position
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 
 
@@ -152,9 +153,9 @@ def cause(event: Event) -> str:
         case RetryTime():
             text = f"RetryTime {event.value}"
         case DeviceEvent():
-            text = f"device {event.event.device} {event.event.code} {event.event.kind}"
+            text = f"device {event.event.device} {event.event.code} {event.event.kind}{_by(event.reporter)}"
         case DeviceReleased():
-            text = f"device {event.device} given free"
+            text = f"device {event.device} given free{_by(event.reporter)}"
         case ResetEnded():
             text = f"a reset {'is done' if event.done else f'has failed: {event.reason}'}"
         case FaultFiles():
@@ -162,6 +163,10 @@ def cause(event: Event) -> str:
         case _:
             text = ""
     return text.strip()[: job_limits.SHOWN_CHARS]
+
+
+def _by(reporter: Position | None) -> str:
+    return "" if reporter is None else f" by {reporter}"
 
 
 def _number(uuid: str) -> int:

@@ -124,6 +124,7 @@ def _device(device: DeviceView) -> Document:
         "isolated": device.isolated,
         "action": device.action or None,
         "since": _time(device.since),
+        "reporter": device.reporter or None,
     }
 
 

@@ -105,7 +105,7 @@ class Agent(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("device", "rank", "fault_type", "level", "code", "reason", "isolated", "action", "since", "node")
+    __slots__ = ("device", "rank", "fault_type", "level", "code", "reason", "isolated", "action", "since", "node", "reporter")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     FAULT_TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class Device(_message.Message):
     ACTION_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    REPORTER_FIELD_NUMBER: _ClassVar[int]
     device: str
     rank: int
     fault_type: str
@@ -126,7 +127,8 @@ class Device(_message.Message):
     action: str
     since: float
     node: int
-    def __init__(self, device: _Optional[str] = ..., rank: _Optional[int] = ..., fault_type: _Optional[str] = ..., level: _Optional[str] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., isolated: bool = ..., action: _Optional[str] = ..., since: _Optional[float] = ..., node: _Optional[int] = ...) -> None: ...
+    reporter: str
+    def __init__(self, device: _Optional[str] = ..., rank: _Optional[int] = ..., fault_type: _Optional[str] = ..., level: _Optional[str] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., isolated: bool = ..., action: _Optional[str] = ..., since: _Optional[float] = ..., node: _Optional[int] = ..., reporter: _Optional[str] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("number", "at", "plugin", "cause", "messages", "sent", "acknowledged", "lost", "calls", "restarts")

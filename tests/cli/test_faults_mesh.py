@@ -42,6 +42,9 @@ async def test_faults_of_devices_from_the_command_line(tmp_path: Path) -> None:
         code, output, _ = await run("faults", "list", "--at", mgr.address, "--json")
         (device,) = json.loads(output)["devices"]
         assert code == 1 and (device["device"], device["level"], device["isolated"]) == ("1/npu-1", "L6", True)
+        lines = [json.loads(line) for line in (tmp_path / "manager.log").read_text().splitlines()]
+        (by,) = {line["reporter"] for line in lines if line["event"] == "device_fault"}
+        assert by == device["reporter"] and by.startswith("Agent/1"), "the tool's own position"
         line = "1/npu-1 (node 1, rank 3)  ISOLATED for"
         for shown in (
             ("faults", "list", "--at", mgr.address),
@@ -50,6 +53,7 @@ async def test_faults_of_devices_from_the_command_line(tmp_path: Path) -> None:
         ):
             _, output, errors = await run(*shown)
             assert line in output and "L6 SeparateNPU 8C000006" in output and not errors, shown
+            assert f"reported by {by}" in output, shown
         _, output, _ = await run("tree", "--at", mgr.address, "--json")
         assert json.loads(output)["devices"] == [device]
 

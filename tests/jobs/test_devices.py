@@ -16,6 +16,7 @@ from taskd_net.jobs.devices import Devices, as_bytes, as_texts
 from taskd_net.jobs.events import DeviceEvent, DeviceRanks, FaultFiles
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import StepBegun, StepEnded
+from taskd_net.position import Position
 from tests.jobs.plugins import test_fault_level as levels
 from tests.jobs.plugins.test_fault_level import DEVICE, FILES, GRACE, L1, L2, L3, L4, L5, L6, REPLACED, resets, said
 from tests.jobs.scene import commands, owner
@@ -195,3 +196,15 @@ def test_answers_by_stored_rules_that_are_refused_are_over() -> None:
     scene.settle()
     assert owner(scene) == "PodReschedulingPlugin", "nobody waits for a reset whose end is never told"
     assert scene.job.state.records.exited == {1}
+
+
+def test_the_reporter_of_the_last_occurrence_is_kept_until_the_device_is_forgotten() -> None:
+    state = DeviceState()
+    devices = Devices(replace(GRACE, answers=True), state)
+    for at, kind, sender in ((5.0, "occurred", 1), (6.0, "recovered", 2), (7.0, "occurred", 3), (8.0, "recovered", 4)):
+        event = read_event({"code": "8C000006", "device": DEVICE, "kind": kind, "at": at}, at)
+        devices.take(DeviceEvent(event, 1, Position.agent(sender)), at)
+        devices.sync()
+        assert state.reporters == ({DEVICE: f"Agent/{sender}"} if kind == "occurred" else {})
+    devices.take(DeviceEvent(read_event({"code": "8C000006", "device": DEVICE}, 9.0), 1), 9.0)
+    assert state.reporters == {}, "nobody has reported it"

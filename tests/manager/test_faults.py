@@ -100,7 +100,7 @@ async def test_a_fault_replaces_its_node_and_is_shown(
         assert (view.devices_known, view.devices_isolated, view.fault_mode) == (1, 1, "rescheduling")
         assert view.counters.device_faults == {"L6 SeparateNPU": 1}
         (*_, first, second) = view.decisions
-        assert first.plugin == "FaultLevelPlugin" and first.cause == f"device 1/npu-1 {SEPARATE} occurred"
+        assert first.plugin == "FaultLevelPlugin" and first.cause == f"device 1/npu-1 {SEPARATE} occurred by Agent/1"
         assert first.calls == ("replace node 1 because of 1/npu-1",)
         assert second.plugin == "PodReschedulingPlugin"
 

@@ -70,8 +70,9 @@ function devicesWithFaults(job) {
     const rank = device.rank === null ? ` (${node})` : ` (${node}, rank ${device.rank})`;
     const state = `${device.isolated ? "isolated" : "faulty"} since ${clock(device.since)}`;
     const fault = [device.level, device.type, device.code].filter(Boolean).join(" ");
+    const by = device.reporter && `reported by ${device.reporter}`;
     const now = device.action && `now: ${device.action}`;
-    return [device.device + rank, [state, fault, device.reason, now].filter(Boolean).join("; "), device.isolated];
+    return [device.device + rank, [state, fault, device.reason, by, now].filter(Boolean).join("; "), device.isolated];
   });
   const more = job.devices_known - job.devices.length;
   return [html("h3", {}, "Devices with a fault"), table(rows), ...(more > 0 ? [html("p", { class: "muted" }, `and ${more} more`)] : [])];
