@@ -73,15 +73,23 @@ def read_original(status: grpc.StatusCode, text: str, broadcast: bool) -> int:
     return read_plain(status, text, broadcast)
 
 
-def may_have_reached(parent: Position, dst: Destination) -> bool:
-    """True if the original's `parent` may have had a receiver for a broadcast on its own side.
+def broadcast_code(parent: Position, child: Position, dst: Destination) -> int:
+    """The code for a broadcast that the original's `parent` has taken from its `child`.
 
-    A Proxy of theirs passes no broadcast up, and its answer is the same with and without receivers. Below it is its own
-    node; a broadcast that names other nodes alone, or the Mgr, reached nobody.
+    A Proxy of theirs passes no broadcast up, and its answer is the same with and without receivers. So the Mgr
+    certainly has none. The nodes of the two ranks are below the Proxy. Other nodes are there only below further
+    Proxies: a child that is one shows that, and a leaf cannot know.
+
+    Returns:
+        0 if it counts as taken, 5002 if it certainly reached nobody, 6001 if nobody knows.
     """
     if parent.role != Role.PROXY:
-        return True
-    return dst.position.role != Role.MGR and (dst.servers is None or parent.server_rank in dst.servers)
+        return Code.OK
+    if dst.position.role == Role.MGR:
+        return Code.NO_ROUTE
+    if child.role == Role.PROXY or dst.servers is None or dst.servers & {parent.server_rank, child.server_rank}:
+        return Code.OK
+    return Code.NETWORK_ACK_LOST
 
 
 def _read_text(text: str) -> int:

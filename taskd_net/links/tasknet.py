@@ -137,7 +137,8 @@ class ToParent(Session[bytes]):
     ) -> None:
         super().__init__(host, link, peer, pipe)
         self._acks: deque[bytes] = deque()
-        self._calls = UnaryWriter(channel, peer, profile, ack_timeout, host.large_writes, self._written, self._answered)
+        here, turns = host.router.position, host.large_writes
+        self._calls = UnaryWriter(channel, here, peer, profile, ack_timeout, turns, self._written, self._answered)
         self._line = OrderedAcks(host.now, self._reply, self._too_late) if profile.next_ack else None
         self._pulse = Pulse(self._loop) if profile.next_ack else None
 

@@ -47,8 +47,9 @@ class UnaryWriter:
 
     Args:
         channel: to the parent.
-        parent: its position, the `src` of answers that the network gives in its place.
-        profile: its kind of peer.
+        here: the position of this node.
+        parent: the parent's position, the `src` of answers that the network gives in its place.
+        profile: the parent's kind of peer.
         ack_timeout: seconds for the parent's answer to a `sync=false` message.
         large_writes: the turns of the node's large messages.
         written: called with a frame when its call begins. It no longer waits here.
@@ -58,6 +59,7 @@ class UnaryWriter:
     def __init__(
         self,
         channel: grpc.aio.Channel,
+        here: Position,
         parent: Position,
         profile: Profile,
         ack_timeout: float,
@@ -66,6 +68,7 @@ class UnaryWriter:
         answered: Callable[[Frame, Ack], None],
     ) -> None:
         self._call = unary_call(channel, "TransferMessage")
+        self._here = here
         self._parent = parent
         self._profile = profile
         self._ack_timeout = ack_timeout
@@ -185,8 +188,9 @@ class UnaryWriter:
     def _read_status(self, frame: Frame, error: grpc.aio.AioRpcError) -> Ack:
         status, text = error.code(), error.details() or ""
         code = self._profile.read_status(status, text, not frame.dst.unicast)
-        if code == Code.OK and not grpc_status.may_have_reached(self._parent, frame.dst):
-            code, text = Code.NO_ROUTE, f"{self._parent} hands on a broadcast to its own node alone"
+        if code == Code.OK:
+            code = grpc_status.broadcast_code(self._parent, self._here, frame.dst)
+            text = f"{self._parent} passes a broadcast only to nodes below it, and does not say to which"
         return Ack(frame.uuid, code, self._parent, f"{status.name}: {text}")
 
     def _done(self, task: asyncio.Task[None]) -> None:

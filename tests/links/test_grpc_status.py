@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from taskd_net import Code
-from taskd_net.links.grpc_status import may_have_reached, read_original, read_plain, text_for
+from taskd_net.links.grpc_status import broadcast_code, read_original, read_plain, text_for
 from taskd_net.position import Destination, Position
 
 PLAIN = {
@@ -82,18 +82,25 @@ def test_code_that_nobody_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parent", "to", "reached"),
+    ("parent", "child", "to", "code"),
     [
-        ("Mgr", "Worker/1/All", True),
-        ("Proxy/0", "Worker/0/All", True),
-        ("Proxy/0", "Worker/0,1/All", True),
-        ("Proxy/0", "Worker/All/7", True),
-        ("Proxy/0", "Proxy/All", True),
-        ("Proxy/0", "Worker/1/All", False),
-        ("Proxy/0", "Worker/1,2/All", False),
-        ("Proxy/0", "Mgr/All", False),
+        ("Mgr", "Worker/0/0", "Worker/1/All", 0),
+        ("Proxy/0", "Worker/0/0", "Worker/0/All", 0),
+        ("Proxy/0", "Worker/0/0", "Worker/0,1/All", 0),
+        ("Proxy/0", "Worker/0/0", "Worker/All/7", 0),
+        ("Proxy/0", "Worker/0/0", "Proxy/All", 0),
+        ("Proxy/0", "Worker/0/0", "Worker/1/All", 6001),
+        ("Proxy/0", "Agent/0", "Worker/1,2/All", 6001),
+        ("Proxy/0", "Worker/0/0", "Mgr/All", 5002),
+        ("Proxy/0", "Worker/1/5", "Worker/1/All", 0),
+        ("Proxy/0", "Worker/1/5", "Worker/0/All", 0),
+        ("Proxy/0", "Worker/1/5", "Worker/2/All", 6001),
+        ("Proxy/0", "Proxy/2", "Worker/1/All", 0),
+        ("Proxy/0", "Proxy/2", "Worker/1,3/All", 0),
+        ("Proxy/0", "Proxy/2", "Mgr/All", 5002),
     ],
 )
-def test_whom_a_broadcast_up_can_have_reached(parent: str, to: str, reached: bool) -> None:
+def test_broadcast_that_the_original_took(parent: str, child: str, to: str, code: int) -> None:
     """A Proxy of the original's passes none on to its parent, and answers all of them alike."""
-    assert may_have_reached(Position.parse(parent), Destination.of(Position.parse(to))) is reached
+    dst = Destination.of(Position.parse(to))
+    assert broadcast_code(Position.parse(parent), Position.parse(child), dst) == code

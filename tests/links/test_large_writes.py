@@ -195,7 +195,9 @@ class Calls:
         self.channel = FakeChannel()
         self.channel.gate.clear()
         channel, turns = cast(grpc.aio.Channel, self.channel), large_writes()
-        self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, turns, lambda _: None, lambda *_: None)
+        self.writer = UnaryWriter(
+            channel, Position.proxy(0), Position.mgr(), CONTRACT, 3.0, turns, lambda _: None, lambda *_: None
+        )
         for number in range(3):
             self.writer.put(frame(BODY, uuid=str(number), src="Worker/0/0", to="Mgr"), 60.0)
 

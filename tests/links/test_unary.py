@@ -120,7 +120,9 @@ class Held:
         self.channel.gate.clear()
         self.answered: list[str] = []
         channel = cast(grpc.aio.Channel, self.channel)
-        self.writer = UnaryWriter(channel, Position.mgr(), CONTRACT, 3.0, large_writes(), lambda _: None, self._answer)
+        self.writer = UnaryWriter(
+            channel, Position.proxy(0), Position.mgr(), CONTRACT, 3.0, large_writes(), lambda _: None, self._answer
+        )
 
     def _answer(self, message: Frame, ack: Ack) -> None:
         assert ack.ok

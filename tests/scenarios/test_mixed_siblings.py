@@ -60,8 +60,9 @@ def expected(above: str, sender: str) -> dict[str, str]:
     if below_theirs:
         # It sends up only messages for the Mgr, and passes a broadcast on to its own node alone.
         row |= {"all": "own node", "listed ranks of all nodes": "own node"}
-        row |= dict.fromkeys(("one of node 1", "all of node 1", "list on node 1"), "5002")
-        row |= dict.fromkeys(("list of nodes", "all of listed nodes", "two lists"), "5002")
+        row |= dict.fromkeys(("one of node 1", "list on node 1", "list of nodes", "two lists"), "5002")
+        # A leaf cannot know whether Proxies of other nodes are below its own.
+        row |= dict.fromkeys(("all of node 1", "all of listed nodes"), "6001")
     if sender.startswith("their") or (sender == "above both" and above == "their Mgr"):
         # It reads a list as one rank, which no node has. Its own broadcasts get no answer.
         row |= dict.fromkeys(("list on node 0", "list on node 1", "list of nodes", "two lists"), "5002")

@@ -12,7 +12,7 @@ from taskd_net.links.grpc_calls import unary_call
 from taskd_net.transport.channel import channel_options
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.downstream import Downstream
 from tests.peers.original.forms import Failed, parse, wire
@@ -242,6 +242,38 @@ async def test_proxy_of_theirs_sends_nothing_up_but_to_the_mgr(mesh: Mesh, their
     assert (await worker.send("x", to=proxy.position)).ok
     assert (await worker.send("x", to=other.position)).code == Code.NO_ROUTE
     assert (await other.send("x", to=worker.position)).ok
+
+
+async def test_broadcast_through_a_proxy_of_theirs_with_proxies_of_ours_below(mesh: Mesh, theirs: Originals) -> None:
+    """Its answer is the same with and without receivers: no delivered broadcast is answered 5002."""
+    mgr = await mesh.mgr()
+    top = await theirs.start("Proxy/0", mgr)
+    proxies = [await mesh.proxy(rank, top.address) for rank in (1, 2)]
+    first, second = [await mesh.worker(1, rank, proxies[0]) for rank in (10, 11)]
+    third, fourth = [await mesh.worker(2, rank, proxies[1]) for rank in (20, 21)]
+    workers = (first, second, third, fourth)
+    guest = await mesh.worker(3, 30, top.address)
+    leaf = await mesh.worker(0, 0, top.address)
+    everybody = [*workers, guest, leaf]
+    for sender, to, receivers, code in (
+        (third, "Worker/1/All", {first, second}, 0),
+        (first, "Worker/1/All", {second}, 0),
+        (proxies[1], "Worker/1/All", {first, second}, 0),
+        (leaf, "Worker/1/All", {first, second}, 6001),
+        (leaf, "Worker/7/All", set[WatchedNode](), 6001),
+        (guest, "Worker/0/All", {leaf}, 0),
+        (third, "Worker/0/All", {leaf}, 0),
+        (third, "Worker/1,2/All", {first, second, fourth}, 0),
+        (leaf, "Worker/All/All", {*workers, guest}, 0),
+        (third, "Mgr/All", set[WatchedNode](), 5002),
+    ):
+        ack = await sender.send(f"{sender.position} {to}", to=to)
+        assert ack.code == code, (sender.position, to, ack)
+        for node in receivers:
+            assert (await node.take()).body == f"{sender.position} {to}"
+        for node in everybody:  # a message behind the last copies to each
+            assert (await mgr.send("last", to=node.position)).ok
+            assert (await node.take()).body == "last", (sender.position, to, node.position)
 
 
 async def test_answer_is_a_status_or_an_ack(mesh: Mesh, theirs: Originals) -> None:

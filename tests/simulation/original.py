@@ -84,7 +84,7 @@ class OriginalRouter:
         if self.position.role in (Role.AGENT, Role.WORKER):
             self._transfer(frame, reply)
         else:
-            self._route(now, frame, reply)
+            self._route(now, self.position, frame, reply)
         return self._take()
 
     def frame_arrived(
@@ -96,7 +96,7 @@ class OriginalRouter:
             self._next_from_above(now)
         else:
             assert reply is not None
-            self._route(now, frame, reply, sync=frame.sync)
+            self._route(now, self._links[came_from].position, frame, reply, sync=frame.sync)
         return self._take()
 
     def ack_arrived(
@@ -246,13 +246,13 @@ class OriginalRouter:
 
     # ---- inside
 
-    def _route(self, now: float, frame: Frame, reply: Reply, sync: bool = False) -> None:
-        """A message from below, or its own. The answer comes once."""
+    def _route(self, now: float, child: Position, frame: Frame, reply: Reply, sync: bool = False) -> None:
+        """A message of a child, or its own. The answer comes once."""
         dst = frame.dst.position
         if "All" in dst:
             self._spread(now, frame, sync)
             # INTERNAL, which a node of ours reads as this.
-            code = Code.OK if grpc_status.may_have_reached(self.position, frame.dst) else Code.NO_ROUTE
+            code = grpc_status.broadcast_code(self.position, child, frame.dst)
             self._answer(reply, frame.uuid, code, self.position)
         elif dst == self.position:
             self._deliver(frame)
