@@ -23,8 +23,10 @@ class Address:
         Raises:
             ConfigError: no port, a port that is not 0-65535, or an IPv6 address without brackets.
         """
-        host, colon, port = text.strip().rpartition(":")
         expected = "expected host:port, e.g. 127.0.0.1:9602 or [::1]:9602"
+        if not isinstance(text, str):
+            raise ConfigError(f"{field} is {shown(text)}; {expected}")
+        host, colon, port = text.strip().rpartition(":")
         if not colon or not host:
             raise ConfigError(f"{field} is {shown(text)}; {expected}")
         number, said = natural(port, 65535), f"{field} is {shown(text)}"

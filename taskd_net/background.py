@@ -14,7 +14,7 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import fork, standard_files, threads
+from taskd_net import descriptors, fork, standard_files, threads
 from taskd_net.codes import NodeError
 
 
@@ -31,10 +31,11 @@ class Background:
         """The running loop. Each call needs one `release`.
 
         Raises:
-            NodeError: its thread cannot be started.
+            NodeError: the process is at its limit of threads or open files.
         """
         with self._changing:
             if self._loop is None:
+                descriptors.require_room()
                 standard_files.open_missing()
                 loop = uvloop.new_event_loop()
                 try:

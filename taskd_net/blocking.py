@@ -61,7 +61,8 @@ class BlockingNode:
         Raises:
             ConfigError: the listening address cannot be bound.
             NodeForked: this process was forked off one that has started a node.
-            NodeError: the node was started before, the process is at its limit of threads, or `unfit` for a node.
+            NodeError: the node was started before, the process is at its limit of threads or open files, or
+                `unfit` for a node.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)

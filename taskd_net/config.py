@@ -158,6 +158,9 @@ class NodeConfig:
         Raises:
             ConfigError: names the field, its value and what was expected.
         """
+        for name, kind in (("position", Position), ("limits", Limits), ("tls", Tls | None)):
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigError(f"{name} is {shown(value)}; expected a {name.capitalize()}")
         try:
             require_node(self.position)
         except Refusal as refusal:

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from taskd_net.codes import ConfigError
 from taskd_net.position import Position, Role
+from taskd_net.untrusted import shown
 
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,5})x([0-9]{1,4})", re.ASCII)
 
@@ -24,15 +25,15 @@ class Expected:
     processes: int
 
     @classmethod
-    def parse(cls, text: str, field: str = "expect") -> Self:
+    def parse(cls, text: object, field: str = "expect") -> Self:
         """Read `4x8`.
 
         Raises:
             ConfigError: the text is of another form.
         """
-        found = _SIZE.fullmatch(text.strip())
+        found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
-            raise ConfigError(f"{field} is {text[:80]!r}; expected nodes x processes per node, e.g. 4x8")
+            raise ConfigError(f"{field} is {shown(text)}; expected nodes x processes per node, e.g. 4x8")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
+from taskd_net.chance import chance
 from taskd_net.codes import ConfigError
 from taskd_net.position import TOOL_NODES, Position, tool_ranks
 from taskd_net.tls.files import Tls
@@ -18,7 +18,7 @@ def free_position() -> Position:
     A position in use would be taken over (docs/contract.md, section 3: the newcomer wins). The rank is random, so that
     tools do not cut each other off, and fits 32 bits, as some code keeps ranks in those.
     """
-    return Position.agent(random.choice(_FREE_RANKS))
+    return Position.agent(chance.choice(_FREE_RANKS))
 
 
 def tool_position(node: int | None, tls: Tls | None) -> Position:
@@ -40,10 +40,10 @@ def tool_position(node: int | None, tls: Tls | None) -> Position:
 
     names = client_names(tls)
     if any(name.covers(name.job, Position.agent(tool_ranks(None)[0])) for name in names):
-        return Position.agent(random.choice(tool_ranks(None)))
+        return Position.agent(chance.choice(tool_ranks(None)))
     named = {name.server_rank for name in names if name.covers(name.job, Position.agent(name.server_rank))}
     if node is None and len(named) > 1:
         ranks = ", ".join(sorted(named, key=int))
         raise ConfigError(f"node is None; expected one of {ranks}, whose Agents {tls.client_crt!r} names")
     found = int(next(iter(named))) if node is None and named else node
-    return free_position() if found not in TOOL_NODES else Position.agent(random.choice(tool_ranks(found)))
+    return free_position() if found not in TOOL_NODES else Position.agent(chance.choice(tool_ranks(found)))

@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import fork, limits, threads
+from taskd_net import fork, limits, standard_files, threads
 from taskd_net.codes import NodeError
 
 
@@ -89,7 +90,11 @@ def _call(handler: logging.Handler, record: logging.LogRecord) -> None:
         _run(handler, record)
     elif handler in _running.handlers:
         return
-    elif threads.is_own() and handler is not logging.lastResort:
+    elif handler is logging.lastResort:
+        descriptor = standard_files.descriptor_of(sys.stderr)
+        if descriptor is None or standard_files.has_room(descriptor, limits.LOG_WAIT_S):
+            _run(handler, record)
+    elif threads.is_own():
         _elsewhere.hand_over(handler, record)
     else:
         _run(handler, record)

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from taskd_net import fork, limits, standard_files, unfit
+from taskd_net import fork, limits, sending, standard_files, unfit
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import AUTO, NodeConfig
@@ -47,7 +47,7 @@ class Lifecycle(Driver):
             ConfigError: an address cannot be bound, a file of TLS is not usable, or the extra for tracing is missing.
             NodeForked: this process was forked off one that has started a node.
             NodeError: the node was started before (a closed node cannot be started again), the process is at its limit
-                of threads, or `unfit` for a node.
+                of threads or open files, or `unfit` for a node.
         """
         if fork.forked():
             raise NodeForked(fork.REASON)
@@ -55,8 +55,8 @@ class Lifecycle(Driver):
             raise NodeError(reason)
         if self._loop is not None or self.closed:
             raise NodeError("a node can be started once; make a new one")
-        standard_files.open_missing()
         grpc_threads.require_room()
+        standard_files.open_missing()
         self._loop = asyncio.get_running_loop()
         self.running = True
         fork.protect(self)
@@ -160,7 +160,11 @@ class Lifecycle(Driver):
 
         Returns:
             Whether every message was completed in time.
+
+        Raises:
+            ArgumentError: `seconds` is not a number of seconds; nothing has begun then.
         """
+        seconds = sending.seconds(seconds, "seconds")
         if self._loop is None or not self.running:
             await self.close()
             return True

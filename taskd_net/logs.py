@@ -25,6 +25,7 @@ import fcntl
 import io
 import logging
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,6 +40,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.handlers import Own
 from taskd_net.log_lines import Fields, columns, json_object
 from taskd_net.logger import Event, get_logger
+from taskd_net.standard_files import descriptor_of
 
 PATH: Final = "TASKD_LOG_PATH"
 FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"
@@ -119,11 +121,15 @@ def started() -> bool:
 
 
 class _Console(Own, logging.StreamHandler[Any]):
-    """The standard output, as long as the application has no handlers of its own."""
+    """The standard output, as long as the application has no handlers of its own.
+
+    No thread waits long for a pipe or terminal that nobody reads: the console loses lines then, the file has them.
+    """
 
     def __init__(self, logger: logging.Logger, level: int) -> None:
         super().__init__(sys.stdout)
         self._logger = logger
+        self._stopped = False
         self.setLevel(level)
         self.setFormatter(_Formatter(partial(columns, colored=bool(getattr(sys.stdout, "isatty", bool)()))))
 
@@ -135,12 +141,16 @@ class _Console(Own, logging.StreamHandler[Any]):
 
     def emit(self, record: logging.LogRecord) -> None:
         # Checked for each line, as the application may close its stream, and its number be reused.
-        descriptor = _descriptor(self.stream)
+        descriptor = descriptor_of(self.stream)
         if descriptor is None:
             super().emit(record)
             return
         try:
-            _write(descriptor, f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace"))
+            line = f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
+            _write(descriptor, line, 0.0 if self._stopped else limits.LOG_WAIT_S)
+            self._stopped = False
+        except BlockingIOError:
+            self._stopped = True
         except OSError:
             # Its disk is full, or it has no reader. The file has the line. It gets no line about this, as it logs its
             # own failures to the console, and each would wait for the other.
@@ -149,7 +159,7 @@ class _Console(Own, logging.StreamHandler[Any]):
             self.handleError(record)
 
     def flush(self) -> None:
-        if _descriptor(self.stream) is None:
+        if descriptor_of(self.stream) is None:
             super().flush()
 
 
@@ -168,6 +178,7 @@ class _File(Own, logging.Handler):
         self.rotates = True
         self._lost = 0
         self._torn = False
+        self._ended = False
         self._path = path
         self._file: io.FileIO | None = _appending(path)
         self.setFormatter(_Formatter(json_object))
@@ -175,6 +186,8 @@ class _File(Own, logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+            if self._file is None and not self._ended:  # closed by logging.shutdown, or by logging.config
+                self._file = _appending(self._path)
             if self._file is not None:
                 status = os.fstat(self._file.fileno())
                 if status.st_nlink == 0:
@@ -188,6 +201,11 @@ class _File(Own, logging.Handler):
             self._lose(error)
         except Exception:  # noqa: BLE001 - as in every handler: a line that cannot be written ends nothing
             self.handleError(record)
+
+    def end(self) -> None:
+        """Close the file for good. After a `close` the next line opens it again."""
+        self._ended = True
+        self.close()
 
     def close(self) -> None:
         with self.lock or fork.Lock():
@@ -221,12 +239,12 @@ class _File(Own, logging.Handler):
         log.error("log_file_failed", path=str(self._path), reason=reason)
         if not any(isinstance(handler, _Console) for handler in _handlers) and sys.stderr is not None:
             text = f"taskd_net: {self._path} cannot be written: {reason}; log lines are lost\n"
-            descriptor = _descriptor(sys.stderr)
+            descriptor = descriptor_of(sys.stderr)
             with suppress(OSError, ValueError):
                 if descriptor is None:
                     sys.stderr.write(text)
                 else:
-                    _write(descriptor, text.encode(errors="backslashreplace"))
+                    _write(descriptor, text.encode(errors="backslashreplace"), limits.LOG_WAIT_S)
 
     def _begin_again(self, descriptor: int) -> None:
         """Make the file again after it was removed, with its folder."""
@@ -303,7 +321,10 @@ def _remove() -> None:
         return
     for handler in _handlers:
         _logger.removeHandler(handler)
-        handler.close()
+        if isinstance(handler, _File):
+            handler.end()
+        else:
+            handler.close()
     _handlers.clear()
     _logger.setLevel(_level_before)
     _logger.propagate = _propagated_before
@@ -333,9 +354,10 @@ def _destinations(
 def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
     try:
         standard_files.open_missing()
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        return _File(Path(folder) / file_name, level)
-    except (OSError, ValueError) as error:
+        place = Path(folder).absolute()  # the application may change its folder
+        place.mkdir(parents=True, exist_ok=True)
+        return _File(place / file_name, level)
+    except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
         raise ConfigError(text) from None
@@ -361,17 +383,22 @@ def _appending(path: Path) -> io.FileIO:
     return io.FileIO(open_to_write(path), "ab")
 
 
-def _descriptor(stream: object) -> int | None:
-    """The descriptor below a text stream; None for one in memory, of a notebook, or closed."""
-    buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)
-    return raw.fileno() if isinstance(raw, io.FileIO) and not raw.closed else None
+def _write(descriptor: int, line: bytes, seconds: float) -> None:
+    """Write a line, in one call as a rule.
 
+    Args:
+        descriptor: of a standard file.
+        line: the bytes.
+        seconds: to wait for room, before each part of a long line.
 
-def _write(descriptor: int, line: bytes) -> None:
-    """Write a line, in one call as a rule."""
+    Raises:
+        OSError: nobody reads there, or the disk is full. A part of the line may be written.
+    """
     while line:
-        line = line[os.write(descriptor, line) :]
+        if not standard_files.has_room(descriptor, seconds):
+            raise BlockingIOError
+        # A pipe with room has it for so many bytes.
+        line = line[os.write(descriptor, line[: select.PIPE_BUF]) :]
 
 
 class _Formatter(logging.Formatter):
@@ -397,9 +424,10 @@ class _Formatter(logging.Formatter):
 
 def _level(given: str | None, argument: str, variable: str) -> int:
     value, setting = (os.environ.get(variable) or "INFO", variable) if given is None else (given, argument)
-    if value.strip().upper() not in LEVELS:
+    name = str(value).strip().upper()
+    if name not in LEVELS:
         raise ConfigError(f"{setting} is {value!r}; expected one of {', '.join(LEVELS)}")
-    level: int = getattr(logging, value.strip().upper())
+    level: int = getattr(logging, name)
     return level
 
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
 from taskd_net.limits import RANK_CHARS, RANKS_PER_LIST, REMEMBERED_CHARS
+from taskd_net.untrusted import shown
 
 ALL: Final = "All"
 NO_PROCESS: Final = "-1"
@@ -87,6 +88,8 @@ class Position(NamedTuple):
         Raises:
             ArgumentError: the text has not two or three fields (`Mgr` alone means `Mgr/0`).
         """
+        if not isinstance(text, str):
+            raise ArgumentTypeError(f"the position is {shown(text)}; expected a text, e.g. Worker/0/3")
         fields = text.strip().split("/")
         if fields == [Role.MGR]:
             return cls.mgr()
@@ -177,7 +180,9 @@ def destination(to: object) -> Position:
         return to
     if isinstance(to, str):
         return _parsed(to)
-    raise ArgumentTypeError(f"to is {to!r}; expected a Position, or a text such as 'Mgr', 'Proxy/1' or 'Worker/0/3'")
+    raise ArgumentTypeError(
+        f"to is {shown(to)}; expected a Position, or a text such as 'Mgr', 'Proxy/1' or 'Worker/0/3'"
+    )
 
 
 _parsed: Final = lru_cache(maxsize=1024)(Position.parse)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from taskd_net import limits
-from taskd_net.codes import ArgumentError
+from taskd_net.chance import chance
+from taskd_net.codes import ArgumentError, ArgumentTypeError
 from taskd_net.core.frame import Ack
+from taskd_net.untrusted import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Backoff:
 
     def pause(self, failures: int) -> float:
         """Seconds to wait after this many failures in a row (from 1)."""
-        return random.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
+        return chance.uniform(0.0, min(self.maximum, self.initial * 2.0 ** min(failures - 1, 30)))
 
 
 async def repeat(attempt: Callable[[], Awaitable[Ack]], pauses: Iterable[float], least: int = 1) -> Ack:
@@ -74,7 +75,7 @@ class Retry:
         attempts, within = (getattr(self, field) for field in ("attempts", "within"))
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise ArgumentError(f"attempts is {attempts!r}; expected a whole number, at least 1")
-        if not isinstance(within, int | float) or not math.isfinite(within) or within <= 0:
+        if not isinstance(within, int | float) or not 0 < within <= sys.float_info.max:
             raise ArgumentError(f"within is {within!r}; expected a number of seconds above 0")
 
     async def run(self, attempt: Callable[[float], Awaitable[Ack]]) -> Ack:
@@ -89,3 +90,13 @@ class Retry:
             if time.monotonic() + pause >= until:
                 return
             yield pause
+
+
+def require_retry(retry: object) -> None:
+    """Check the `retry` of a caller that wants one.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not isinstance(retry, Retry):
+        raise ArgumentTypeError(f"retry is {shown(retry)}; expected a Retry, such as Retry(attempts=3)")

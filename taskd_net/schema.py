@@ -7,8 +7,8 @@ table in docs/configuration.md come from both.
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
@@ -136,7 +136,7 @@ class Setting:
                 if not right or (self.most is not None and value > self.most):  # type: ignore[operator]
                     expected = f"a whole number{bounds}"
             case Kind.SECONDS:
-                if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+                if not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
                     expected = "a number of seconds above 0"
                 elif self.most is not None and value > self.most:
                     expected = f"at most {self.most}"

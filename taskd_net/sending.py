@@ -14,7 +14,7 @@ from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
 from taskd_net.links.answers import awaited
 from taskd_net.position import Position, destination
-from taskd_net.retry import Retry
+from taskd_net.retry import Retry, require_retry
 from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message, write_message
 
@@ -55,6 +55,8 @@ class Sender:
         if not isinstance(body, str) or not isinstance(mtype, str):
             text = f"body and mtype are text; got {type(body).__name__} and {type(mtype).__name__}"
             raise ArgumentTypeError(text)
+        if not isinstance(uuid, str):
+            raise ArgumentTypeError(f"uuid is {shown(uuid)}; expected a text")
         try:
             message = Message(uuid, mtype, sync, self._config.position, dst, time.time_ns() // 1_000_000, body)
             frame = write_message(message, self._config.limits)
@@ -93,8 +95,9 @@ class Sender:
         wait: bool,
     ) -> Ack:
         """Send a message as often as `retry` says, with one uuid."""
-        dst = destination(to)
-        same, each = uuid or self._uuids.next(dst), self._config.ack_timeout if timeout is None else timeout
+        dst, each = destination(to), self.seconds(timeout)
+        require_retry(retry)
+        same = uuid or self._uuids.next(dst)
         return await retry.run(lambda left: self.send(body, to, mtype, min(each, left), same, sync=True, wait=wait))
 
     async def withdraw(self, timeout: float) -> bool:
@@ -116,19 +119,23 @@ class Sender:
         return self._config.ack_timeout if timeout is None else seconds(timeout)
 
 
-def seconds(timeout: object) -> float:
+def seconds(timeout: object, name: str = "timeout") -> float:
     """A timeout in seconds, a day at most.
+
+    Args:
+        timeout: of the caller.
+        name: of the caller's argument.
 
     Raises:
         ArgumentTypeError: it is no number.
         ArgumentError: it is no number of seconds, such as NaN.
     """
     if not isinstance(timeout, int | float):
-        raise ArgumentTypeError(f"timeout is not a number of seconds, but {shown(timeout)}")
+        raise ArgumentTypeError(f"{name} is not a number of seconds, but {shown(timeout)}")
     try:
         number = float(timeout)
     except OverflowError:
         number = math.nan
     if math.isnan(number):
-        raise ArgumentError(f"timeout is not a number of seconds, but {shown(timeout)}")
+        raise ArgumentError(f"{name} is not a number of seconds, but {shown(timeout)}")
     return min(number, limits.TIMEOUT_MAX_S)

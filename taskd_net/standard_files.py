@@ -5,7 +5,9 @@ It would then get what the application prints, and lose its descriptor to whoeve
 
 from __future__ import annotations
 
+import io
 import os
+import select
 
 
 def open_missing() -> None:
@@ -15,3 +17,17 @@ def open_missing() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def has_room(descriptor: int, seconds: float) -> bool:
+    """Wait a little until a write would not block: the reader of a full pipe, or of a terminal, may have stopped."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    return bool(ready.poll(1000 * seconds))
+
+
+def descriptor_of(stream: object) -> int | None:
+    """The descriptor below a text stream; None for one in memory, of a notebook, or closed."""
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw.fileno() if isinstance(raw, io.FileIO) and not raw.closed else None

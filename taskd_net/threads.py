@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -62,8 +63,10 @@ def start(work: Callable[[], object], name: str, *, application: bool = False) -
             so the thread has that of the application.
 
     Raises:
-        NodeError: the process is at its limit of threads or memory.
+        NodeError: the process is at its limit of threads or memory, or the interpreter ends.
     """
+    if sys.is_finalizing():  # the thread would never run, and the start would wait for it
+        raise NodeError(f"the process cannot start the thread {name!r}: the interpreter ends")
     mask = _starter.mask
 
     def run() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
-from taskd_net.codes import ArgumentError, Code
+from taskd_net.codes import ArgumentError, ArgumentTypeError, Code
 from taskd_net.core.frame import Ack
 from taskd_net.position import Position
-from taskd_net.retry import Retry
+from taskd_net.retry import Retry, require_retry
+from taskd_net.untrusted import shown
+
+_MOST: Final = 65_536
+"""Messages in flight at most, whatever a caller asks for: each has a task, and links hold fewer."""
 
 
 class Send(Protocol):
@@ -35,8 +39,8 @@ class Window:
     def __init__(self, width: object) -> None:
         if not isinstance(width, int) or isinstance(width, bool) or width < 1:
             raise ArgumentError(f"in_flight is {width!r}; expected a whole number, at least 1")
-        self.width = width
-        self._room = float(width)
+        self.width = min(width, _MOST)
+        self._room = float(self.width)
         self._in_flight = 0
         self._parked: deque[asyncio.Future[None]] = deque()
 
@@ -75,6 +79,10 @@ async def send_all(
         retry: for each message that is answered with 5xxx or 6xxx.
         window: the bound.
     """
+    if retry is not None:
+        require_retry(retry)
+    if not isinstance(messages, Iterable):
+        raise ArgumentTypeError(f"messages is {shown(messages)}; expected pairs of destination and body")
     acks: dict[int, Ack] = {}
     left = enumerate(messages)
 
@@ -83,9 +91,10 @@ async def send_all(
             await window.enter()
             try:
                 try:
-                    number, (to, body) = next(left)
+                    number, pair = next(left)
                 except StopIteration:
                     return
+                to, body = _pair(pair)
                 ack = await send(body, to=to)
                 window.answered(ack)
                 if ack.code >= 5000 and retry is not None:
@@ -101,3 +110,10 @@ async def send_all(
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     return [acks[number] for number in sorted(acks)]
+
+
+def _pair(message: object) -> tuple[Position | str, str]:
+    if not isinstance(message, tuple | list) or len(message) != 2:
+        raise ArgumentTypeError(f"a message is {shown(message)}; expected a pair of destination and body")
+    to, body = message
+    return to, body

@@ -206,3 +206,17 @@ def test_no_other_address_takes_plain_text_beside_tls(address: str) -> None:
 def test_a_leaf_listens_nowhere() -> None:
     with pytest.raises(ConfigError, match="listens nowhere"):
         worker(plain_listen="127.0.0.1:1")
+
+
+@pytest.mark.parametrize("field", ["position", "limits", "tls", "listen", "plain_listen", "direct_listen", "expect"])
+@pytest.mark.parametrize("value", [3, b"127.0.0.1:1", 10**400, []])
+def test_value_of_a_wrong_kind_is_named(field: str, value: object) -> None:
+    settings = {"position": Position.mgr(), "listen": "127.0.0.1:0", field: value}
+    with pytest.raises(ConfigError, match=f"^{field} is .*; expected"):
+        NodeConfig(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["ack_timeout", "grace"])
+def test_time_beyond_a_float_is_refused(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field} is .*; expected a number of seconds above 0"):
+        worker(**{field: 10**400})

@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -81,3 +82,33 @@ async def test_every_attempt_has_the_same_uuid_and_what_is_left_of_the_time(monk
     assert ack.ok and len(attempts) == 3
     assert {uuid for uuid, _ in attempts} == {ack.uuid}
     assert 5.0 >= attempts[0][1] >= attempts[1][1] >= attempts[2][1] > 0.0
+
+
+HUGE = 10**400
+WRONG: dict[str, Callable[[Node], Awaitable[object]]] = {
+    "seconds is not": lambda node: node.drain("3"),  # type: ignore[arg-type]
+    "seconds is not a number of seconds, but nan": lambda node: node.drain(math.nan),
+    "seconds is not a number of seconds, but 1000": lambda node: node.drain(HUGE),
+    "timeout is not": lambda node: node.send("x", to="Mgr", timeout="3", retry=Retry()),  # type: ignore[arg-type]
+    "uuid is 3; expected": lambda node: node.send("x", to="Mgr", uuid=3),  # type: ignore[arg-type]
+    "uuid is b'3'; expected": lambda node: node.post("x", to="Mgr", uuid=b"3"),  # type: ignore[arg-type]
+    "retry is 3; expected": lambda node: node.send("x", to="Mgr", retry=3),  # type: ignore[arg-type]
+    "retry is True; expected": lambda node: node.send_all([], retry=True),  # type: ignore[arg-type]
+    "messages is 3; expected": lambda node: node.send_all(3),  # type: ignore[arg-type]
+    "a message is 3; expected": lambda node: node.send_all([3]),  # type: ignore[list-item]
+    "a message is 'Mgr'; expected": lambda node: node.send_all(["Mgr"]),  # type: ignore[list-item]
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+async def test_argument_of_a_wrong_kind_is_named_and_the_node_goes_on(text: str) -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        with pytest.raises(ArgumentError, match=re.escape(text)):
+            await WRONG[text](node)
+        assert (await node.send("x", to="Mgr")).ok
+
+
+async def test_window_of_any_size_is_bounded() -> None:
+    """Each message under way has a task."""
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        assert [ack.code for ack in await node.send_all([("Mgr", "x")], in_flight=HUGE)] == [0]

@@ -41,8 +41,10 @@ def folder() -> Path:
     folder of the log files.
     """
     if configured := os.environ.get(PATH):
-        return Path(configured)
-    return MOUNTED if MOUNTED.is_dir() else Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH) / "profiling"
+        return Path(configured).absolute()
+    if MOUNTED.is_dir():
+        return MOUNTED
+    return Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH).absolute() / "profiling"
 
 
 def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> int:

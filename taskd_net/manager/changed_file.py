@@ -25,7 +25,7 @@ class ChangedFile(Generic[T]):
     """
 
     def __init__(self, path: str, parse: Callable[[str], T], unreadable: Callable[[str, str], None]) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()
         self._parse = parse
         self._unreadable = unreadable
         self._data: bytes | None = None

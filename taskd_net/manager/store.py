@@ -55,7 +55,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path, job_id: str) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self._job_id = job_id
         self._connection: sqlite3.Connection | None = None
         self._files: list[tuple[int, int]] = []

@@ -7,11 +7,11 @@ Changes during a call go into the next one.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import Final
 
 from taskd_net import observe_limits
+from taskd_net.chance import chance
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import CallFailed
@@ -51,7 +51,7 @@ class Reporter:
         loop = asyncio.get_running_loop()
         if Role(self._host.router.position.role).is_leaf:
             # The parent sees by itself that leaves have joined. First reports of thousands at once would delay them.
-            await asyncio.sleep(random.uniform(0.0, parent.pace))  # noqa: S311 - to spread them
+            await asyncio.sleep(chance.uniform(0.0, parent.pace))
         news.clear()
         ledger.begin(ends=parent.ends)
         pace = idle = observe_limits.STATUS_FIGURES_S

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -40,11 +41,13 @@ class Rotation:
             import watchfiles  # noqa: F401 - missing while the node runs, it would be too late
         except ModuleNotFoundError:
             raise ConfigError(MISSING.format(name="watchfiles")) from None
-        self.tls = tls
+        files = {name: str(Path(path).absolute()) for name in FILES if (path := getattr(tls, name)) is not None}
+        # The application may change its folder.
+        self.tls = tls = replace(tls, **files)
         self._log = log
         self._certificates = read(tls)
         self._refused = ""
-        self._folders = {Path(path).absolute().parent for name in FILES if (path := getattr(tls, name)) is not None}
+        self._folders = {Path(path).parent for path in files.values()}
         self.server = ServerCredentials(self._certificates) if tls.listens else None
         self.client: grpc.ChannelCredentials | None = None
         if tls.connects:

@@ -1,4 +1,4 @@
-"""Room for the threads of gRPC, which crashes where it cannot start one.
+"""Room for the threads and descriptors of gRPC, which crashes where it can have none.
 
 gRPC starts its threads with the first channel or server of the process, and ends them with the last.
 """
@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import grpc
 
-from taskd_net import threads
+from taskd_net import descriptors, threads
 
 User: TypeAlias = grpc.aio.Channel | grpc.aio.Server
 
@@ -22,11 +22,12 @@ _users: Final[WeakSet[User]] = WeakSet()
 
 
 def require_room() -> None:
-    """Check that gRPC can start its threads, unless it has.
+    """Check that gRPC can open a connection, and start its threads, unless it has.
 
     Raises:
-        NodeError: the process is at its limit of threads.
+        NodeError: the process is at its limit of threads or open files.
     """
+    descriptors.require_room()
     if not _users:
         # gRPC's pool has a thread for each processor, within these bounds.
         threads.require_room(min(max(os.cpu_count() or 1, 4), 16) + _OTHERS)

@@ -13,7 +13,6 @@ outage, for nothing that it lacks.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from uuid import uuid4
 
 from taskd_net import limits, link_limits, observe_limits
 from taskd_net.address import Address
+from taskd_net.chance import chance
 from taskd_net.codes import describe
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
@@ -384,5 +384,5 @@ class Joiner:
         self._host.perform(self._router.announce_answered(stay.session, ack.code, ack.src))
         if ack.code and kind is Kind.WITHDRAW:
             # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
-            await asyncio.sleep(random.uniform(0.0, self._backoff.maximum))
+            await asyncio.sleep(chance.uniform(0.0, self._backoff.maximum))
             self._host.perform(self._router.withdraw_again(positions))

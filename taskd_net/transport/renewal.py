@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from taskd_net import limits, link_limits
+from taskd_net.chance import chance
 from taskd_net.core.links import UP
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Failed
@@ -46,7 +46,7 @@ class Renewal:
     async def improve(self, stay: Stay) -> None:
         """Move to the preferred kind of link when that can be reached."""
         while stay.connection.better is not None:
-            await asyncio.sleep(random.uniform(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S))
+            await asyncio.sleep(chance.uniform(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S))
             if stay.renewing or not await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
                 continue
             stay.renewing = True
@@ -64,7 +64,7 @@ class Renewal:
         reason = ""
         while self.connector.is_stale(stay.connection):
             # Nodes that have new certificates at the same moment do not come at the same moment.
-            await asyncio.sleep(random.uniform(0.0, limits.RENEWAL_SPREAD_S))
+            await asyncio.sleep(chance.uniform(0.0, limits.RENEWAL_SPREAD_S))
             try:
                 # Over the link first. Register decides where that was refused, as with names of another certificate.
                 await self._move(stay, over_the_link=not reason)

@@ -147,7 +147,7 @@ def test_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert disk.folder() == tmp_path / "mounted"
     (tmp_path / "mounted").rmdir()
     monkeypatch.delenv("TASKD_LOG_PATH")
-    assert disk.folder() == Path("taskd_log/profiling")
+    assert disk.folder() == Path("taskd_log/profiling").absolute()
 
 
 def test_worker_keeps_the_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

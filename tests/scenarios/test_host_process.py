@@ -403,3 +403,169 @@ def test_process_of_gevent_is_refused_in_one_line(tmp_path: Path, patched: str, 
     )
     assert (ended.returncode, ended.stdout) == (0, said), ended.stderr
     assert ended.stderr.count("gevent has replaced") == (patched == "threading")
+
+
+# ---- what an application changes while a node runs
+
+
+def run(script: str, folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of an application to its end, as rank 0 of one."""
+    defaults = {"RANK": "0", "LOCAL_WORLD_SIZE": "1", "TASKD_NET_UPSTREAM": "127.0.0.1:1"}
+    return subprocess.run(
+        command(script, *options), capture_output=True, text=True, cwd=folder,
+        env=environment(**{**defaults, **variables}), timeout=ENDS_S, check=False,
+    )  # fmt: skip
+
+
+UNREAD = """
+    import os, sys
+    from taskd_net import *
+
+    _, unread = os.pipe()
+    os.set_blocking(unread, False)
+    for size in (4096, 1):
+        try:
+            while True:
+                os.write(unread, b"x" * size)
+        except BlockingIOError:
+            pass
+    os.set_blocking(unread, True)
+    kept = os.dup(1)
+    os.dup2(unread, 1)
+    os.dup2(unread, 2)
+    if os.environ["KIND"] == "call":
+        said = [init_taskd_worker(0), start_taskd_worker(), send_to_manager(1, "S", timeout=30.0),
+                register_handler(None, 1), destroy_taskd_worker()]
+    else:  # warnings go to stderr, where nothing is configured
+        with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+            node.run(refuses)
+            said = node.send("x", to="Mgr").ok
+    os.write(kept, f"{said}".encode())
+"""
+
+
+@pytest.mark.parametrize("kind", ["call", "node"])
+def test_standard_output_that_nobody_reads_holds_nothing_up(tmp_path: Path, kind: str) -> None:
+    """The reader of a launcher's pipe may have stopped. The node's thread, and with it each call, waited for it."""
+    script = UNREAD.replace(
+        "    _, unread",
+        "    async def refuses(node):\n        for number in range(3):\n"
+        '            node.log.warning("a_line", number=number)\n\n    _, unread',
+    )
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        mgr.beside(_accept_all)
+        ended = run(
+            script, tmp_path, KIND=kind, TASKD_LOG_STDOUT="True", TASKD_NET_UPSTREAM=mgr.address or ""
+        )  # fmt: skip
+    expected = "[True, True, True, False, True]" if kind == "call" else "True"
+    assert (ended.returncode, ended.stdout) == (0, expected), ended.stderr
+
+
+DRAWS = """
+    import random
+    from taskd_net import *
+
+    random.seed(0)
+    before = random.getstate()
+    init_taskd_worker(0), start_taskd_worker()
+    print(send_to_manager(1, "S", timeout=1.0), destroy_taskd_worker(), random.getstate() == before)
+"""
+
+
+def test_random_numbers_of_the_application_are_its_own(tmp_path: Path) -> None:
+    """A training that seeds `random` is repeatable, also while its node tries again to join."""
+    ended = run(DRAWS, tmp_path)
+    assert ended.stdout == "False True True\n", ended.stderr
+
+
+CONFIGURES = """
+    import logging, logging.config, os, sys
+    from taskd_net import *
+
+    init_taskd_worker(0)
+    if os.environ["KIND"] == "dictConfig":
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
+    else:
+        logging.shutdown()
+    register_handler(None, 1)
+    destroy_taskd_worker()
+"""
+
+
+@pytest.mark.parametrize("kind", ["dictConfig", "shutdown"])
+def test_log_file_goes_on_after_the_application_configures_its_logging(tmp_path: Path, kind: str) -> None:
+    ended = run(CONFIGURES, tmp_path, "-X", "dev", KIND=kind, TASKD_LOG_PATH=str(tmp_path / "log"))
+    log = (tmp_path / "log" / "taskd-worker-0.log").read_text()
+    assert '"call": "register_handler"' in log, ended.stderr
+    assert "ResourceWarning" not in ended.stderr
+
+
+MOVES = """
+    import os
+    import taskd_net.limits
+    taskd_net.limits.LOG_FILE_BYTES = 2000
+    from taskd_net import *
+
+    init_taskd_worker(0)
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
+    for number in range(30):
+        register_handler(None, number)
+    destroy_taskd_worker()
+    print(os.listdir("."))
+"""
+
+
+def test_log_file_rotates_after_the_application_has_changed_its_folder(tmp_path: Path) -> None:
+    ended = run(MOVES, tmp_path, TASKD_LOG_PATH="log")
+    assert ended.stdout == "[]\n", ended.stderr
+    assert (tmp_path / "log" / "taskd-worker-0.log.1").exists()
+
+
+FILES = """
+    import os, resource
+    from taskd_net import *
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    filler = []
+    while not filler or filler[-1] < 60:
+        filler.append(os.open("/dev/null", os.O_RDONLY))
+    refused = 0
+    for room in range(40):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (61 + room, most))
+        joins = init_taskd_worker(0)
+        destroy_taskd_worker()
+        try:
+            BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")).start().close()
+        except NodeError as error:
+            assert "more files; expected" in str(error) and not joins or room > 8, error
+            refused += 1
+    print(refused > 8, joins)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print(init_taskd_worker(0), start_taskd_worker(), send_to_manager(1, "S", timeout=30.0), destroy_taskd_worker())
+"""
+
+
+def test_process_at_its_limit_of_files_is_told_so_and_joins_when_there_is_room(tmp_path: Path) -> None:
+    """libuv ends a process in which it can open no descriptor for a loop."""
+    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
+        mgr.beside(_accept_all)
+        ended = run(FILES, tmp_path, TASKD_NET_UPSTREAM=mgr.address or "")
+    assert (ended.returncode, ended.stdout) == (0, "True True\nTrue True True True\n"), ended.stderr
+
+
+LAST = """
+    from taskd_net import *
+
+    class Kept:
+        def __del__(self):
+            print(init_taskd_worker(0), destroy_taskd_worker(), flush=True)
+
+    kept = Kept()
+"""
+
+
+def test_call_while_the_interpreter_ends_is_refused(tmp_path: Path) -> None:
+    """A thread that is started so late never runs, and its start waits for it."""
+    ended = run(LAST, tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "False False\n"), ended.stderr

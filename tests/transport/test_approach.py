@@ -132,7 +132,7 @@ async def test_child_without_a_place_asks_less_often(mesh: Mesh, monkeypatch: py
         bounds.append(high)
         return low
 
-    monkeypatch.setattr("taskd_net.retry.random.uniform", pause)
+    monkeypatch.setattr("taskd_net.retry.chance.uniform", pause)
     async with RawParent() as parent:
         parent.refuse["Register"] = int(Code.EXCEED_MAX_REGISTRY_NUM)
         worker = await mesh.worker(0, 0, parent.address, join=False)

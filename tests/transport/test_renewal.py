@@ -337,7 +337,7 @@ async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certifica
         assert not spawned
         moving.connection = SimpleNamespace(better=None)
 
-    monkeypatch.setattr("random.uniform", uniform)
+    monkeypatch.setattr("taskd_net.chance.chance.uniform", uniform)
     monkeypatch.setattr(Renewal, "_move", move)
     await soon(one.improve(stay))
     assert len(spawned) == 1, "its certificates have their turn afterwards"
