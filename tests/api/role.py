@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -42,9 +44,16 @@ def node(mgr: str, port: str) -> None:
 
 
 def launcher(port: str) -> None:
-    """The Agent of a node whose workers are processes, as msrun uses it; says the pids of its workers."""
+    """The Agent of a node whose workers are processes, as msrun uses it; says the pids of its workers.
+
+    The variable `SIGCHLD` is what the application does with that signal: `blocked`, `ignored`, or nothing.
+    """
     from tests.api.frameworks import Msrun
 
+    if (wish := os.environ.get("SIGCHLD")) == "blocked":
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    elif wish == "ignored":
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     framework = Msrun()
     framework.register()
     api.register_func("START_ALL_WORKER", lambda: started(framework.start_all()))

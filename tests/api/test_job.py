@@ -68,3 +68,28 @@ def test_process_of_an_agent_leaves_with_a_status(
         assert report(202).message == '{"fault_ranks": [], "restart_times": -1}'
     assert launcher.end() == (status, "")
     assert len(pids) == 2 and not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("wish", ["blocked", "ignored"])
+def test_launcher_that_blocks_or_ignores_sigchld_runs_its_workers(
+    wish: str, mgr: BlockingNode, ending: ExitStack
+) -> None:
+    """The Agent starts them, waits for them and stops them without that signal."""
+    launcher = Role("launcher", (mgr.address or "").rpartition(":")[2], SIGCHLD=wish)
+    ending.callback(launcher.kill)
+
+    def report(code: int) -> Body:
+        while (body := Body.parse(mgr.receive(SOON).body)).code != code:
+            pass
+        return body
+
+    report(201)
+    assert mgr.send(Body("ACTION", 210, "1").to_json(), to="Agent/0").ok
+    pids = [int(pid) for pid in launcher.line().split()]
+    if wish == "blocked":  # with SIGCHLD ignored the system keeps no exit status, for any launcher
+        os.kill(pids[1], signal.SIGKILL)
+        assert report(202).message == '{"fault_ranks": [9], "restart_times": -1}'
+    assert mgr.send(Body("ACTION", 203).to_json(), to="Agent/0").ok
+    assert report(202).message == '{"fault_ranks": [], "restart_times": -1}'
+    assert launcher.end() == (1, "")
+    assert len(pids) == 2 and not any(psutil.pid_exists(pid) for pid in pids)
