@@ -232,7 +232,7 @@ IN_PLACE_TOGETHER_S: Final = 1.0
 at their workers once a second."""
 
 AGENT_SILENT_S: Final = 10.0
-"""Seconds without KEEP_ALIVE after which the node of a missing Worker is lost: ten missed heartbeats."""
+"""Seconds without a report after which an Agent is silent, and the node of a missing Worker lost: ten heartbeats."""
 
 SWITCH_NIC_S: Final = 7200.0
 """Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""

@@ -22,7 +22,8 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         yield GaugeMetricFamily("taskd_net_job_restarts_left", "Restarts that the job has left.", job.restarts_left)
     agents = GaugeMetricFamily("taskd_net_job_agents", "Agents that have reported.", labels=("state",))
     agents.add_metric(("trouble",), job.agents_in_trouble)
-    agents.add_metric(("calm",), job.agents_known - job.agents_in_trouble)
+    agents.add_metric(("silent",), job.agents_silent)
+    agents.add_metric(("calm",), job.agents_known - job.agents_in_trouble - job.agents_silent)
     yield agents
     for name, text, number in (
         ("workers", "Workers that have registered.", job.workers),

@@ -47,6 +47,7 @@ class AgentView:
         fault_at: time of its arrival.
         exited: it was sent 203, and no other process has registered since.
         heartbeat: time of its last KEEP_ALIVE.
+        silent_since: time since which it has reported nothing, if that is `job_limits.AGENT_SILENT_S` ago; else 0.
         commands: codes of the commands on their way to it.
         worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
     """
@@ -61,6 +62,7 @@ class AgentView:
     heartbeat: float = 0.0
     commands: tuple[int, ...] = ()
     worker_state: str = ""
+    silent_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +281,9 @@ class JobView:
         paused: ClusterD holds Agents back from starting.
         retry_time: of reset.json; None without that file.
         streams: by name.
-        agents: by rank, `job_limits.AGENTS_SHOWN` at most: those in trouble before others.
+        agents: by rank, `job_limits.AGENTS_SHOWN` at most: those in trouble, then silent ones, before others.
         agents_known, agents_in_trouble: number of all, and of those that have a fault or have exited.
+        agents_silent: number of those that are silent, and not in trouble.
         workers: number of Workers that have registered.
         profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
         decisions: the last ones, oldest first, `job_limits.DECISIONS_KEPT` at most.
@@ -307,6 +310,7 @@ class JobView:
     agents: tuple[AgentView, ...] = ()
     agents_known: int = 0
     agents_in_trouble: int = 0
+    agents_silent: int = 0
     workers: int = 0
     profiling: Mapping[int, int] = field(default_factory=dict)
     decisions: tuple[DecisionView, ...] = ()

@@ -11,7 +11,7 @@ from taskd_net import job_view, vocabulary
 from taskd_net.cli.branches import Line, duration, names
 from taskd_net.codes import Code
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import TROUBLE
+from taskd_net.observe.job_document import SILENT, TROUBLE
 from taskd_net.observe.status_codec import read_position
 
 DECISIONS: Final = 10
@@ -56,6 +56,19 @@ def devices(job: Document) -> list[Line]:
     lines += [(f"  {device_words(each, job['time'])}", _device_style(each)) for each in job["devices"]]
     if len(job["devices"]) < job["devices_known"]:
         lines.append((f"  and {job['devices_known'] - len(job['devices'])} more", "dim"))
+    return lines
+
+
+def silent_agents(mesh: Document) -> list[Line]:
+    """The Agents that are silent, of the document of a mesh; nothing where none is."""
+    if not mesh["agents_silent"]:
+        return []
+    lines: list[Line] = [("", ""), (f"SILENT AGENTS  {mesh['agents_silent']}", "bold")]
+    lines += [
+        (f"  Agent/{each['rank']:<4} silent since {_clock(each['since'])}", "yellow") for each in mesh["silent_agents"]
+    ]
+    if len(mesh["silent_agents"]) < mesh["agents_silent"]:
+        lines.append((f"  and {mesh['agents_silent'] - len(mesh['silent_agents'])} more", "dim"))
     return lines
 
 
@@ -155,14 +168,15 @@ def _numbers(by_outcome: Mapping[str, int]) -> str:
 
 
 def _agents(job: Document, *, everything: bool) -> list[Line]:
-    trouble = [agent for agent in job["agents"] if agent["state"] in TROUBLE]
-    calm = [agent for agent in job["agents"] if agent["state"] not in TROUBLE]
-    shown = trouble + (calm if everything else calm[:AGENTS])
+    first = [agent for agent in job["agents"] if agent["state"] in (*TROUBLE, SILENT)]
+    calm = [agent for agent in job["agents"] if agent["state"] not in (*TROUBLE, SILENT)]
+    shown = first + (calm if everything else calm[:AGENTS])
     agents, workers = str(job["agents_known"]), str(job["workers"])
     if (size := job["expected"]) is not None:
         agents += f" of {size['nodes']}"
         workers += f" of {size['nodes'] * size['processes']}"
-    heading = f"AGENTS  {agents}, {job['agents_in_trouble']} in trouble; {workers} Workers"
+    silent = f", {job['agents_silent']} silent" if job["agents_silent"] else ""
+    heading = f"AGENTS  {agents}, {job['agents_in_trouble']} in trouble{silent}; {workers} Workers"
     if job["profiling"]:
         heading += f", profiling {', '.join(_profiling(job['profiling']))}"
     lines: list[Line] = [("", ""), (heading, "bold")]
@@ -172,7 +186,7 @@ def _agents(job: Document, *, everything: bool) -> list[Line]:
     return lines
 
 
-_AGENT_STYLES: Final = {"faulty": "bold red", "exited": "red", "asking": "yellow", "running": "green"}
+_AGENT_STYLES: Final = {"faulty": "bold red", "exited": "red", "asking": "yellow", SILENT: "yellow", "running": "green"}
 
 
 def _agent(agent: Document, now: float) -> str:
@@ -180,6 +194,8 @@ def _agent(agent: Document, now: float) -> str:
     if agent["state"] == "faulty":
         ranks = ",".join(map(str, agent["fault_ranks"]))
         words[0] += f": ranks {ranks}" if ranks else ": ranks unknown"
+    elif agent["state"] == SILENT:
+        words[0] += f" since {_clock(agent['silent_since'])}"
     if agent.get("worker_state"):
         words.append(f"workers {agent['worker_state']}")
     for word, at in (("reported", agent["fault_at"]), ("heartbeat", agent["heartbeat"])):

@@ -9,14 +9,14 @@ import click
 from taskd_net import upstreams
 from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
-from taskd_net.cli.job_lines import devices
+from taskd_net.cli.job_lines import devices, silent_agents
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.mesh import repeat
 from taskd_net.cli.screen import Screen
 from taskd_net.expect import Expected
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, document, healthy
-from taskd_net.observe.job_document import devices_document
+from taskd_net.observe.job_document import devices_document, silent_document
 
 
 @command(
@@ -33,8 +33,8 @@ def tree(
     """Show the tree of nodes, as the node at --at knows it: the Mgr all of it, a Proxy its own part.
 
     Nodes that are missing, not answering, lost, gone or cut off are always shown; many healthy ones are folded. Below
-    the tree are the devices with a fault, and the isolated ones, as the job's Manager knows them. docs/status.md
-    defines the states and the JSON object.
+    the tree are the devices with a fault, the isolated ones, and the silent Agents, as the job's Manager knows them.
+    docs/status.md defines the states and the JSON object.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def tree(
             if failed.implemented and not isinstance(failed, NoManager):
                 raise
             return mesh
-        return mesh | devices_document(job)
+        return mesh | devices_document(job) | silent_document(job)
 
     def show(mesh: Document) -> None:
         nonlocal last
@@ -72,9 +72,8 @@ def tree(
         if as_json:
             say_json(mesh)
         else:
-            screen.say_all(
-                [*draw(mesh, everything=everything), *(devices(mesh) if "devices" in mesh else ())], again=watch
-            )
+            of_job = (*devices(mesh), *silent_agents(mesh)) if "devices" in mesh else ()
+            screen.say_all([*draw(mesh, everything=everything), *of_job], again=watch)
 
     repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=0 if watch else 1)
     sys.exit(0 if last else 1)

@@ -164,6 +164,18 @@ class Records:
             known = (Position.worker(each.node, rank) for rank, each in self.workers.items() if each.registered)
         return sum(map(destination.matches, known))
 
+    def silent_since(self, rank: int, now: float) -> float | None:
+        """The time since which this Manager has heard nothing of an Agent, if that is long; else None.
+
+        A started Agent sends KEEP_ALIVE each second, so `job_limits.AGENT_SILENT_S` without a report is silence. An
+        Agent that waits for its start, or was sent 203, need not report.
+        """
+        agent = self.agents[rank]
+        if not agent.registered or agent.exited or rank in self.asking:
+            return None
+        heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
+        return heard if heard + job_limits.AGENT_SILENT_S <= now else None
+
     def take(self, now: float, report: Reported) -> Taken:
         """Take a report in.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -39,6 +40,7 @@ def job_view(
 ) -> JobView:
     """The state of a job at one moment."""
     state, records = job.state, job.state.records
+    silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now)) is not None}
     streams = tuple(
         StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
         for name, stream in state.streams.items()
@@ -53,9 +55,10 @@ def job_view(
         paused=state.paused,
         retry_time=state.retry_time,
         streams=streams,
-        agents=agent_views(records, state.outbox),
+        agents=agent_views(records, state.outbox, silent),
         agents_known=len(records.agents),
         agents_in_trouble=len(records.faulty | records.exited),
+        agents_silent=len(silent.keys() - records.faulty),
         workers=records.registered_workers,
         profiling=dict(records.profiling),
         decisions=decisions,
@@ -66,16 +69,18 @@ def job_view(
     )
 
 
-def agent_views(records: Records, outbox: Outbox) -> tuple[AgentView, ...]:
-    """The views of `job_limits.AGENTS_SHOWN` Agents at most, by rank."""
+def agent_views(records: Records, outbox: Outbox, silent: Mapping[int, float]) -> tuple[AgentView, ...]:
+    """The views of `job_limits.AGENTS_SHOWN` Agents at most, by rank. `silent`: since when, by rank."""
     trouble = records.faulty | records.exited
-    first = trouble | records.asking
+    quiet = silent.keys() - trouble
+    first = trouble | quiet | records.asking
     others = (rank for rank in records.agents if rank not in first)
-    chosen = chain(sorted(trouble), sorted(first - trouble), others)
-    return tuple(_view(rank, records, outbox) for rank in sorted(islice(chosen, job_limits.AGENTS_SHOWN)))
+    chosen = chain(sorted(trouble), sorted(quiet), sorted(first - trouble - quiet), others)
+    shown = sorted(islice(chosen, job_limits.AGENTS_SHOWN))
+    return tuple(_view(rank, records, outbox, silent.get(rank, 0.0)) for rank in shown)
 
 
-def _view(rank: int, records: Records, outbox: Outbox) -> AgentView:
+def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> AgentView:
     record = records.agents[rank]
     fault = record.fault
     return AgentView(
@@ -89,4 +94,5 @@ def _view(rank: int, records: Records, outbox: Outbox) -> AgentView:
         heartbeat=record.heartbeat,
         commands=tuple(outbox.codes_to(agent(rank))),
         worker_state=record.worker_state,
+        silent_since=silent_since,
     )

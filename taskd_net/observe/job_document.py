@@ -10,6 +10,7 @@ from taskd_net.observe.document import Document
 
 FAULTY: Final = "faulty"
 EXITED: Final = "exited"
+SILENT: Final = "silent"
 TROUBLE: Final = (FAULTY, EXITED)
 """The states of an Agent that need attention."""
 
@@ -44,6 +45,7 @@ def job_document(view: JobView) -> Document:
         "agents": [_agent(each) for each in view.agents],
         "agents_known": view.agents_known,
         "agents_in_trouble": view.agents_in_trouble,
+        "agents_silent": view.agents_silent,
         "workers": view.workers,
         "profiling": {str(state): number for state, number in sorted(view.profiling.items())},
         "decisions": [_decision(each) for each in view.decisions],
@@ -111,6 +113,12 @@ def devices_document(view: JobView) -> Document:
     }
 
 
+def silent_document(view: JobView) -> Document:
+    """The fields of a job's silent Agents in the document of a mesh."""
+    shown = [{"rank": each.rank, "since": _time(each.silent_since)} for each in view.agents if _state(each) == SILENT]
+    return {"agents_silent": view.agents_silent, "silent_agents": shown}
+
+
 def _device(device: DeviceView) -> Document:
     """The object of a device."""
     return {
@@ -135,6 +143,7 @@ def _agent(agent: AgentView) -> Document:
         "fault_ranks": list(agent.fault_ranks),
         "fault_at": _time(agent.fault_at),
         "heartbeat": _time(agent.heartbeat),
+        "silent_since": _time(agent.silent_since),
         "commands": list(agent.commands),
         "worker_state": agent.worker_state or None,
     }
@@ -147,6 +156,8 @@ def _state(agent: AgentView) -> str:
         return FAULTY
     if agent.asking:
         return "asking"
+    if agent.silent_since:
+        return SILENT
     return "running" if agent.registered else "unregistered"
 
 

@@ -18,8 +18,8 @@ _COUNTERS: Final = ("rounds", "plugin_failures", "faults_answered", "fault_to_co
 
 
 def panel(view: JobView) -> Document:
-    """The document of a job with its Agents in trouble alone, its devices with a fault, and its last decisions."""
-    trouble = (replace(each, heartbeat=0.0) for each in view.agents if each.fault or each.exited)
+    """The document of a job with its Agents in trouble or silent, its devices with a fault, and its last decisions."""
+    trouble = (replace(each, heartbeat=0.0) for each in view.agents if each.fault or each.exited or each.silent_since)
     shown = replace(
         view,
         agents=tuple(islice(trouble, observe_limits.PAGE_AGENTS)),

@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class Job(_message.Message):
     DEVICES_KNOWN_FIELD_NUMBER: _ClassVar[int]
     DEVICES_ISOLATED_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_SILENT_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -66,7 +67,8 @@ class Job(_message.Message):
     devices_known: int
     devices_isolated: int
     leader: Leader
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ...) -> None: ...
+    agents_silent: int
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")
@@ -81,7 +83,7 @@ class Stream(_message.Message):
     def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., plugins: _Optional[_Iterable[str]] = ..., barred: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Agent(_message.Message):
-    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands", "worker_state")
+    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands", "worker_state", "silent_since")
     RANK_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASKING_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +94,7 @@ class Agent(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     WORKER_STATE_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SINCE_FIELD_NUMBER: _ClassVar[int]
     rank: int
     registered: bool
     asking: bool
@@ -102,7 +105,8 @@ class Agent(_message.Message):
     heartbeat: float
     commands: _containers.RepeatedScalarFieldContainer[int]
     worker_state: str
-    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ...) -> None: ...
+    silent_since: float
+    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ..., silent_since: _Optional[float] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("device", "rank", "fault_type", "level", "code", "reason", "isolated", "action", "since", "node", "reporter")

@@ -22,7 +22,7 @@ def lines(view: JobView, *, everything: bool = False) -> list[str]:
 def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
     text = "\n".join(lines(WHOLE))
     for part in (
-        "job J of 4x2, ClusterD decides on faults, restarts left: 2, RetryTime 1, PAUSED by ClusterD",
+        "job J of 5x2, ClusterD decides on faults, restarts left: 2, RetryTime 1, PAUSED by ClusterD",
         "since its start: 12 decisions, restart rounds: 1, faults answered in 125 ms on average",
         "\nplugin Greeter is off until the Manager restarts\n",
         "ResumeTrainingAfterFaultStream  PodReschedulingPlugin  barred after a failure: recoverPlugin",
@@ -30,10 +30,11 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "\nCLUSTERD  10.0.0.7:8899  orders come in, 6 reconnects\n",
         "\n  orders   12 taken, 1 repeated, 2 foreign, 3 unreadable; 40 keep-alives\n  actions  1 unknown, 2 failed\n",
         "\n  reports  5 sent, 1 refused, 4 unanswered, 1 void\n",
-        "AGENTS  4 of 4, 2 in trouble; 8 of 8 Workers, profiling 6 unknown, 2 in 1410",
+        "AGENTS  5 of 5, 2 in trouble, 1 silent; 8 of 10 Workers, profiling 6 unknown, 2 in 1410",
         "Agent/2    FAULTY: ranks 4,5  workers FAILED  reported 1 s ago",
         "Agent/1    sent away (203), has not come back  heartbeat 7 s ago  on their way: 203 exit",
         "Agent/3    waits for its start",
+        "Agent/4    silent since ",
         "Manager  after Agent/3 STATUS 201 3\n      210 start (3) to Agent 0-1: acknowledged\n",
         "round: 2 restarts left\n      203 exit to Agent 1: LOST, last answer 6001\n",
         "208 restart all (2) to Agent 0: on its way, last answer 5001\n",

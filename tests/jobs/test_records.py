@@ -56,6 +56,30 @@ def test_kinds_are_bounded() -> None:
     assert len(kept) == job_limits.REPORTS_PER_NODE and "OTHER/0" not in kept
 
 
+def test_an_agent_without_a_report_is_silent_since_its_last_one() -> None:
+    records, wait = Records(since=0.5), job_limits.AGENT_SILENT_S
+    registered(records, uuid="a")
+    records.take(2.0, said("Agent/1", "KEEP_ALIVE", 0))
+    records.take(3.0, said("Agent/1", "STATUS", 202, FAULT))
+    assert [records.silent_since(1, at) for at in (3.0, 2.9 + wait, 3.0 + wait)] == [None, None, 3.0]
+    records.take(20.0, said("Agent/1", "KEEP_ALIVE", 0))
+    assert [records.silent_since(1, at) for at in (21.0, 20.0 + wait)] == [None, 20.0]
+    records.since = 50.0
+    assert [records.silent_since(1, at) for at in (51.0, 50.0 + wait)] == [None, 50.0], "nobody listened before"
+
+
+def test_an_agent_that_need_not_report_is_not_silent() -> None:
+    records = Records()
+    records.take(1.0, said("Agent/0", "KEEP_ALIVE", 0))
+    registered(records)
+    records.take(2.0, said("Agent/1", "STATUS", 201, "3"))
+    assert [records.silent_since(rank, 1000.0) for rank in (0, 1)] == [None, None], "not registered; not started"
+    records.started(1)
+    assert records.silent_since(1, 1000.0) == 2.0
+    records.exit(1)
+    assert records.silent_since(1, 1000.0) is None
+
+
 def test_a_heartbeat_is_no_change() -> None:
     records = Records()
     assert records.take(5.0, said("Agent/1", "KEEP_ALIVE", 0)) is Taken.NOTHING

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Node, NodeConfig
+from taskd_net import BlockingNode, Node, NodeConfig, job_limits
 from taskd_net.jobs.events import Event, Signal
 from taskd_net.manager import Manager, ManagerConfig
 from tests.api.conftest import SOON, until
@@ -52,9 +52,9 @@ class Job:
 
 
 @contextmanager
-def deciding(config: ManagerConfig) -> Iterator[Job]:
+def deciding(config: ManagerConfig, listen: str = "127.0.0.1:0") -> Iterator[Job]:
     """A job whose Manager runs."""
-    with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node:
+    with BlockingNode(NodeConfig.mgr(listen=listen, confirms=True)) as node:
 
         async def start(inner: Node) -> Job:
             signals = asyncio.Queue[Event]()
@@ -98,6 +98,29 @@ def test_a_fault_is_one_round(others: Others) -> None:
             until(lambda each=each: each.application.calls[1:] == [("restart", 2)])  # type: ignore[misc]
         again = others(job, 1).application
         until(lambda: again.calls == [("start", 2)])
+
+
+def test_an_agent_that_says_nothing_after_an_absence_of_the_manager_is_silent(
+    others: Others, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "AGENT_SILENT_S", 2.0)
+    config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
+    with deciding(config) as job:
+        zero, one = (others(job, rank) for rank in range(2))
+        for each in (zero, one):
+            until(lambda each=each: each.application.calls == [("start", 3)])  # type: ignore[misc]
+        address = job.node.address or ""
+        assert job.manager.view().agents_silent == 0
+    monkeypatch.setattr(one.application, "tick", list)
+    with deciding(config, address) as job:
+
+        def silent() -> bool:
+            view = job.manager.view()
+            return view.agents_silent == 1 and [bool(each.silent_since) for each in view.agents] == [False, True]
+
+        until(silent)
+        monkeypatch.undo()
+        until(lambda: job.manager.view().agents_silent == 0)
 
 
 def test_orders_of_clusterd_keep_agents_alive(others: Others) -> None:

@@ -22,7 +22,7 @@ AT: Final = 1_700_000_100.0
 WHOLE: Final = JobView(
     job_id="J",
     at=AT,
-    nodes=4,
+    nodes=5,
     processes_per_node=2,
     recovers=True,
     restarts_left=2,
@@ -42,9 +42,11 @@ WHOLE: Final = JobView(
         AgentView(1, True, exited=True, heartbeat=AT - 7, commands=(203,)),
         AgentView(2, True, fault=True, fault_ranks=(4, 5), fault_at=AT - 1, heartbeat=AT - 1, worker_state="FAILED"),
         AgentView(3, asking=True),
+        AgentView(4, True, heartbeat=AT - 100, silent_since=AT - 99),
     ),
-    agents_known=4,
+    agents_known=5,
     agents_in_trouble=2,
+    agents_silent=1,
     workers=8,
     profiling={-1: 6, 10: 2},
     decisions=(

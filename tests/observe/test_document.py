@@ -13,7 +13,7 @@ from taskd_net import Position
 from taskd_net.expect import Expected
 from taskd_net.job_view import JobView
 from taskd_net.observe.document import by_position, children, document, healthy, in_trouble
-from taskd_net.observe.job_document import devices_document
+from taskd_net.observe.job_document import devices_document, silent_document
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 from taskd_net.states import State
 
@@ -228,7 +228,7 @@ def test_every_field_is_documented_and_nothing_else() -> None:
     fields = (
         set(made) | set(made["summary"]) | set(made["missing"][0]) | set(made["nodes"][0]) | set(made["nodes"][0]["up"])
     )
-    fields |= set(devices_document(JobView()))  # in the answer of a Mgr with a Manager
+    fields |= set(devices_document(JobView())) | set(silent_document(JobView()))  # in the answer of a Mgr with a Manager
     assert described == fields | {state.value for state in State}
     assert json.loads(json.dumps(made)) == made
 

@@ -36,18 +36,18 @@ def test_leader_of_a_job_with_its_state_in_etcd() -> None:
 
 def test_a_job_in_trouble() -> None:
     found = job_document(WHOLE)
-    assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 4, "processes": 2})
+    assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 5, "processes": 2})
     assert (found["decides_on"], found["restarts_left"], found["retry_time"]) == ("ClusterD", 2, 1)
     assert found["trouble"] == [
         "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands",
         "plugin Greeter is off until the Manager restarts",
-        "Agents in trouble: 2 of 4",
+        "Agents in trouble: 2 of 5",
     ]
     assert found["state"] == {"file": "/var/lib/taskd/J.sqlite3", "durable": False, "failures": 1}
     assert [stream["owner"] for stream in found["streams"]] == [None, "PodReschedulingPlugin"]
     assert found["agents"][2] == {
-        "rank": 2, "state": "faulty", "fault_ranks": [4, 5], "fault_at": AT - 1, "heartbeat": AT - 1, "commands": [],
-        "worker_state": "FAILED",
+        "rank": 2, "state": "faulty", "fault_ranks": [4, 5], "fault_at": AT - 1, "heartbeat": AT - 1,
+        "silent_since": None, "commands": [], "worker_state": "FAILED",
     }  # fmt: skip
     assert found["profiling"] == {"-1": 6, "10": 2}
     assert found["counters"]["fault_to_command"] == 0.125
@@ -74,6 +74,8 @@ def test_a_job_in_trouble() -> None:
         (AgentView(0), "unregistered"),
         (AgentView(0, True), "running"),
         (AgentView(0, True, asking=True), "asking"),
+        (AgentView(0, True, silent_since=5.0), "silent"),
+        (AgentView(0, True, fault=True, silent_since=5.0), "faulty"),
         (AgentView(0, True, asking=True, fault=True), "faulty"),
         (AgentView(0, True, fault=True, exited=True), "exited"),
     ],

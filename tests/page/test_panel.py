@@ -15,9 +15,9 @@ from tests.observe.jobs import WHOLE
 pytestmark = pytest.mark.oldest
 
 
-def test_agents_in_trouble_are_in_it_and_no_others() -> None:
-    assert [agent["rank"] for agent in panel(WHOLE)["agents"]] == [1, 2]
-    assert panel(WHOLE)["agents_known"] == 4
+def test_agents_in_trouble_and_silent_ones_are_in_it_and_no_others() -> None:
+    assert [agent["rank"] for agent in panel(WHOLE)["agents"]] == [1, 2, 4]
+    assert panel(WHOLE)["agents_known"] == 5
 
 
 def test_it_is_bounded() -> None:

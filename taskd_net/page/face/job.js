@@ -83,10 +83,11 @@ function agentsInTrouble(job) {
   const rows = job.agents.map((agent) => {
     const position = `Agent/${agent.rank}`;
     const ranks = agent.fault_ranks.length ? `ranks ${agent.fault_ranks.join(", ")}` : "ranks unknown";
-    const words = agent.state === "exited" ? "sent away, not back" : `faulty: ${ranks}`;
-    return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, words, true];
+    const silent = agent.state === "silent";
+    const words = silent ? `silent since ${clock(agent.silent_since)}` : agent.state === "exited" ? "sent away, not back" : `faulty: ${ranks}`;
+    return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, words, !silent];
   });
-  return [html("h3", {}, "Agents in trouble"), table(rows)];
+  return [html("h3", {}, "Agents in trouble or silent"), table(rows)];
 }
 
 function decided(decision) {
