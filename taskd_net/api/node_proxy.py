@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Final
 
 from taskd_net import upstreams
@@ -34,6 +35,12 @@ LOCAL: Final = "LOCAL_PROXY_ENABLE"
 
 IDENTIFY_S: Final = 5.0
 """Seconds for each answer of a listener to the question of its position."""
+
+SILENT_S: Final = 30.0
+"""Seconds in which a listener that does not answer is asked again: a busy host or a stopped Proxy is not another one."""
+
+AGAIN_S: Final = 0.2
+"""Seconds until the next question."""
 
 slot: Final[Slot[BlockingNode]] = Slot("proxy")
 
@@ -110,7 +117,11 @@ class AgentsProxy:
 
     def _use_listener(self, error: ConfigError, tls: Tls | None) -> None:
         """Use the process that listens at the Agent's upstream, if it is the Proxy of this node."""
-        found = _identify(Address.parse(self._listen), tls)
+        address, until = Address.parse(self._listen), time.monotonic() + SILENT_S
+        found = _identify(address, tls)
+        while found.kind in (Kind.SILENT, Kind.NONE) and time.monotonic() < until:
+            time.sleep(AGAIN_S)  # a refused connection is an answer at once
+            found = _identify(address, tls)
         due = Position.proxy(self._server_rank)
         holder = found.kind.value if found.about is None else str(found.about.position)
         if holder != str(due) and found.kind is not Kind.MESH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, Position, Retry, api
+from taskd_net.address import Address
 from taskd_net.api import agent, node_proxy
 from taskd_net.body import Body
+from taskd_net.observe.identify import Found, Kind
+from taskd_net.tls.files import Tls
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder
@@ -179,12 +183,44 @@ def test_other_process_at_the_proxys_address_is_an_error(
 ) -> None:
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
     monkeypatch.setattr(node_proxy, "IDENTIFY_S", 1.0)
+    # Only a program that never answers is asked again.
+    monkeypatch.setattr(node_proxy, "SILENT_S", 2.0 if found.startswith("no") else SOON)
     other = started(*(part.replace("HOST", OWN_IP).replace("PORT", str(port)) for part in holder))
     try:
         assert init(port) is False and not agent.slot.filled and not node_proxy.slot.filled
         assert f"Found there: {found}; expected Proxy/2" in failures.only()
     finally:
         ended(other)
+
+
+def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
+    master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 0.5)
+    asked: list[Kind] = []
+    identify = node_proxy._identify
+
+    def noted(address: Address, tls: Tls | None) -> Found:
+        asked.append((found := identify(address, tls)).kind)
+        if asked == [found.kind]:
+            proxy.send_signal(signal.SIGCONT)
+        return found
+
+    monkeypatch.setattr(node_proxy, "_identify", noted)
+    listens = (f"--listen={OWN_IP}:{port}", f"--upstream={OWN_IP}:9601")
+    proxy = started("-m", "taskd_net.cli", "proxy", "--server-rank=2", *listens)
+    try:
+        there(master, PROXY)
+        proxy.send_signal(signal.SIGSTOP)
+        assert init(port)
+        assert len(asked) > 1 and asked[0] in (Kind.SILENT, Kind.NONE)
+        assert not node_proxy.slot.filled and "held by Proxy/2" in caplog.text
+        there(master, PROXY, AGENT)
+        assert api.destroy_taskd_agent()
+    finally:
+        ended(proxy)
 
 
 async def test_proxy_of_the_original_does_not_say_its_rank_and_is_believed(

@@ -125,7 +125,7 @@ class _Fed:
 
     def receive_all(self) -> list[Message]:
         """The next messages."""
-        messages = self.inbox.get(timeout=SOON)
+        messages = self.inbox.get()
         if isinstance(messages, BaseException):
             raise messages
         return messages

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from taskd_net import BlockingNode, Body, Message, NodeConfig, Position
+from taskd_net import BlockingNode, Body, Message, NodeConfig, NodeTimeout, Position
 from taskd_net.demo.mindspore import names, trainee
 from taskd_net.demo.mindspore.stage import CLEARED
 
@@ -77,7 +77,10 @@ class Launched:
     def report(self, code: int | str) -> Body:
         """The next report of this code or msg_type; the others before it are dropped."""
         while True:
-            message: Message = self.mgr.receive(SOON)
+            try:
+                message: Message = self.mgr.receive(SOON)
+            except NodeTimeout as error:
+                raise AssertionError(f"no report {code}: {error}\n{self.output()}") from None
             body = Body.parse(message.body)
             if str(message.src) == AGENT and code in (body.code, body.msg_type):
                 return body
