@@ -37,7 +37,7 @@ IDENTIFY_S: Final = 5.0
 """Seconds for each answer of a listener to the question of its position."""
 
 SILENT_S: Final = 30.0
-"""Seconds in which a listener that does not answer is asked again: a busy host or a stopped Proxy is not another one."""
+"""Seconds in which a listener that does not answer is asked again: on a busy host, or while the Proxy is stopped."""
 
 AGAIN_S: Final = 0.2
 """Seconds until the next question."""
