@@ -228,7 +228,7 @@ def test_every_field_is_documented_and_nothing_else() -> None:
     fields = (
         set(made) | set(made["summary"]) | set(made["missing"][0]) | set(made["nodes"][0]) | set(made["nodes"][0]["up"])
     )
-    fields |= set(devices_document(JobView())) | set(silent_document(JobView()))  # in the answer of a Mgr with a Manager
+    fields |= set(devices_document(JobView())) | set(silent_document(JobView()))  # of a Mgr with a Manager
     assert described == fields | {state.value for state in State}
     assert json.loads(json.dumps(made)) == made
 
