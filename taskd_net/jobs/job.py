@@ -234,12 +234,16 @@ class Job:
         return outcome
 
     def _report(self, report: Reported) -> bool:
-        current = self.state
-        taken = current.records.take(current.now, report)
+        current, src = self.state, report.src
+        leaving = src.role == Role.AGENT and current.outbox.has(str(src), vocabulary.EXIT)
+        taken = current.records.take(current.now, report, leaving=leaving)
         if taken is Taken.NEW_PROCESS:
-            node, process = int(report.src.server_rank), report.src.process_rank
-            worker = report.src.role == Role.WORKER
-            current.outbox.void(traffic.worker(node, int(process)) if worker else traffic.agent(node))
+            node = int(src.server_rank)
+            if src.role == Role.WORKER:
+                current.outbox.void(traffic.worker(node, int(src.process_rank)))
+            else:
+                theirs = not current.records.agents[node].incarnation
+                current.outbox.void(traffic.agent(node), vocabulary.START if theirs else None)
         current.dirty = current.dirty or taken in (Taken.CHANGED, Taken.NEW_PROCESS)
         return taken is not Taken.REFUSED
 

@@ -127,10 +127,11 @@ class Outbox:
         if sending is not None and sending.command is not None:
             self.withdrawn.append(uuid)
 
-    def void(self, to: str) -> None:
-        """Forget the commands to a process that has been replaced."""
-        for uuid in list(self.by_target.get(to, ())):
-            self.withdraw(uuid)
+    def void(self, to: str, kept: int | None = None) -> None:
+        """Forget the commands to a process that has been replaced, but for those of the code `kept`."""
+        for command in list(self._to(to)):
+            if command.code != kept:
+                self.withdraw(command.uuid)
 
     def has(self, to: str, code: int) -> bool:
         """True while a command with this code is on its way to this destination."""

@@ -1,7 +1,8 @@
 """Records of Agents and Workers: the last report of each kind, and the conclusions from them.
 
 A record is that of one process. A REGISTER starts an empty one, unless it names the incarnation that the record has: a
-process of this package registers again and again, an original's only when it starts.
+process of this package registers again and again, an original's only when it starts. That one may come after its 201,
+which it therefore leaves alone.
 
 The indexes beside the records let a decision look at what matters (the faulty, the asking) and not at every node.
 """
@@ -25,6 +26,7 @@ from taskd_net.position import Destination, Position, Role, is_rank
 UNKNOWN: Final = -1
 REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
 """The kind of an Agent's REGISTER among its reports."""
+_ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
 
 
 @dataclass(slots=True)
@@ -67,7 +69,8 @@ class AgentRecord(Record):
     """An Agent.
 
     Args:
-        asked: its 201's message, until the 210 is decided on.
+        asked: its 201's message, until the 210 is decided on. While the 203 of an original's Agent is on its way, the
+            question is that of its next process, whose REGISTER follows.
         mtype: of that 201.
         fault: its unanswered fault.
         exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
@@ -176,8 +179,13 @@ class Records:
         heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
         return heard if heard + job_limits.AGENT_SILENT_S <= now else None
 
-    def take(self, now: float, report: Reported) -> Taken:
+    def take(self, now: float, report: Reported, *, leaving: bool = False) -> Taken:
         """Take a report in.
+
+        Args:
+            now: the time.
+            report: the report.
+            leaving: the sender's 203 is on its way.
 
         Returns:
             NEW_PROCESS: commands to the process before are void. REFUSED: the sender is no Agent or Worker, or there
@@ -188,7 +196,7 @@ class Records:
             return Taken.REFUSED
         node = int(src.server_rank)
         if src.role == Role.AGENT:
-            taken = self._of_agent(now, node, report)
+            taken = self._of_agent(now, node, report, leaving)
             if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
                 self._agent_changed(node)
             return taken
@@ -210,7 +218,7 @@ class Records:
     def ask_again(self, rank: int) -> None:
         """The 210 to an Agent was taken back: it waits for another."""
         agent = self.agents[rank]
-        asked = agent.reports.get(f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}", Report())
+        asked = agent.reports.get(_ASKS, Report())
         agent.asked = asked.message
         self.asking.add(rank)
         self.unsaved_agents.add(rank)
@@ -269,7 +277,7 @@ class Records:
         self.births += 1
         return self.births
 
-    def _of_agent(self, now: float, rank: int, report: Reported) -> Taken:
+    def _of_agent(self, now: float, rank: int, report: Reported, leaving: bool) -> Taken:
         agent = self.agents.get(rank)
         if report.msg_type == vocabulary.REGISTER:
             if _is_again(agent, report):
@@ -279,11 +287,18 @@ class Records:
             if agent is not None and agent.registered and self.epochs.world:
                 self.renewed.add(rank)
                 self._drop(each for each, worker in self.workers.items() if worker.node == rank)
-            self.agents[rank] = self._begin(AgentRecord(), now, report)
+            self._replaced(rank)
+            self.agents[rank] = new = self._begin(AgentRecord(), now, report)
+            if agent is not None and not agent.incarnation and not new.incarnation and _ASKS in agent.reports:
+                # The original repeats a REGISTER that has failed, and its 201 may come first.
+                new.reports[_ASKS] = agent.reports[_ASKS]
+                self._ask(rank, new, agent.asked, agent.mtype)
             self.registered_again.add(rank)
-            for index in (self.faulty, self.exited, self.to_replace, self.asking):
-                index.discard(rank)
             return Taken.NEW_PROCESS
+        next_process = agent is not None and agent.exited and not leaving and _asks_anew(agent, report)
+        if next_process:
+            self._replaced(rank)
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
         if agent is None:
             if self._full():
                 return Taken.REFUSED
@@ -294,16 +309,26 @@ class Records:
             return Taken.NOTHING
         if report.msg_type == vocabulary.STATUS:
             self._conclude(now, rank, agent, report)
-        return Taken.CHANGED
+        return Taken.NEW_PROCESS if next_process else Taken.CHANGED
+
+    def _replaced(self, rank: int) -> None:
+        """The Agent is another process than before."""
+        for index in (self.faulty, self.exited, self.to_replace, self.asking):
+            index.discard(rank)
+
+    def _ask(self, rank: int, agent: AgentRecord, message: str | None, mtype: str) -> None:
+        """Have an Agent wait for its 210; with `message` None it has it, or its 210 is on its way."""
+        agent.asked, agent.mtype = message, mtype
+        if message is not None and not agent.exited:
+            self.asking.add(rank)
 
     def _conclude(self, now: float, rank: int, agent: AgentRecord, report: Reported) -> None:
         """Draw the conclusions from a 201 or 202."""
         if report.code == vocabulary.MAY_I_START:
             if self.restarts is None:
                 self.restarts = read_count(report.message)
-            if not agent.exited:
-                agent.asked, agent.mtype = report.message, report.mtype
-                self.asking.add(rank)
+            if not agent.exited or not agent.incarnation:
+                self._ask(rank, agent, report.message, report.mtype)
         elif report.code == vocabulary.FAULT and not agent.exited:
             agent.fault = read_fault(now, report.message, report.extension)
             if agent.fault is None:
@@ -370,6 +395,13 @@ class Records:
 
 def _kind(report: Reported) -> str:
     return f"{report.msg_type}/{report.code}"
+
+
+def _asks_anew(agent: AgentRecord, report: Reported) -> bool:
+    """True for a 201 of an original's Agent that is no resend."""
+    known = agent.reports.get(_ASKS)
+    resent = known is not None and bool(report.uuid) and known.uuid == report.uuid
+    return _kind(report) == _ASKS and not agent.incarnation and not resent
 
 
 def _is_again(record: Record | None, report: Reported) -> bool:

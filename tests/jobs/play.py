@@ -132,8 +132,11 @@ class Play:
             command.require()
             position = command.destination.position
             process = self.processes[int(position.server_rank)] if position.role == "Agent" else 0
-            known = self.sent.setdefault(command.uuid, (command, process))
-            assert known == (command, process), "one uuid, one command, one process"
+            known, first = self.sent.setdefault(command.uuid, (command, process))
+            assert known == command, "one uuid, one command"
+            # A REGISTER of an original's Agent may be the repeated one of a process that has asked already.
+            owed = command.code == vocabulary.START and not self.ours
+            assert process == first or owed, "one uuid, one process"
             if command.code == vocabulary.RESTART_RANKS:
                 ranks = json.loads(command.extension["FaultRanks"])
                 assert json.loads(command.message) == sorted(ranks), "both forms"

@@ -132,6 +132,43 @@ def test_a_command_to_a_process_that_was_replaced_is_void() -> None:
     assert not scene.job.state.outbox.by_target
 
 
+@pytest.mark.parametrize("before", ["nothing", "started", "left", "killed"])
+@pytest.mark.parametrize("acknowledged", [True, False], ids=["acknowledged", "lost"])
+@pytest.mark.parametrize("ticks", [0, 1], ids=["together", "apart"])
+@pytest.mark.parametrize("order", [(0, 201), (201, 0), (0, 201, 0), (201, 0, 0)], ids=str)
+def test_an_agent_of_the_original_gets_its_210_in_any_order_of_its_reports(
+    before: str, acknowledged: bool, ticks: int, order: tuple[int, ...]
+) -> None:
+    """Its REGISTER, which it repeats when it has failed, and its 201 come in one millisecond."""
+    scene = started(0) if before == "nothing" else started(0, 1)
+    if before in ("left", "killed"):
+        scene.away |= {"Agent/1"} if before == "killed" else set()
+        scene.fault(1, 3)
+        assert ("Agent/1", 203) in commands(scene.settle()[0])
+    scene.away = set() if acknowledged else {"Agent/1"}
+    sent = []
+    for code in order:
+        scene.report("Agent/1", "STATUS" if code else "REGISTER", code, "3" if code else "")
+        if ticks:
+            sent.append(scene.tick(0.002))
+    scene.away.clear()
+    scene.now += job_limits.COMMAND_RETRY_S
+    sent += scene.settle()
+    found = [command for outcome in sent for command in commands(outcome) if command[0] == "Agent/1"]
+    assert ("Agent/1", 210) in found and ("Agent/1", 203) not in found, found
+    assert not scene.job.state.outbox.by_target and not scene.job.state.records.asking
+
+
+def test_a_201_that_is_sent_again_is_not_that_of_the_next_process() -> None:
+    scene = started(0, 1)
+    asked = Reported(Position.agent(1), "STATUS", 201, "3", {}, "m4")
+    assert scene.job.state.records.agents[1].reports["STATUS/201"].uuid == asked.uuid
+    scene.fault(1, 3)
+    scene.settle()
+    scene.take(asked)
+    assert scene.job.state.records.exited == {1} and not scene.job.state.records.asking
+
+
 def test_a_command_names_the_process_of_this_package_that_it_is_for() -> None:
     scene = started(0, 1, process="p")
     scene.register(2)

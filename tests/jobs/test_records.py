@@ -26,7 +26,7 @@ def check(records: Records) -> None:
     agents = records.agents.items()
     assert records.faulty == {rank for rank, agent in agents if agent.fault is not None}
     assert records.exited == {rank for rank, agent in agents if agent.exited}
-    assert records.asking == {rank for rank, agent in agents if agent.asked is not None}
+    assert records.asking == {rank for rank, agent in agents if agent.asked is not None and not agent.exited}
     states = [worker.profiling for worker in records.workers.values() if worker.registered]
     assert records.profiling == {state: states.count(state) for state in states}
     phases = [worker.phase for worker in records.workers.values() if worker.phase]
@@ -166,7 +166,7 @@ def test_an_agent_that_was_sent_203_counts_as_faulty_whatever_it_says() -> None:
     records.exit(1)
     records.take(1.0, said("Agent/1", "STATUS", 202, '{"fault_ranks": []}'))
     records.take(1.0, said("Agent/1", "STATUS", 202, FAULT))
-    records.take(1.0, said("Agent/1", "STATUS", 201, "3"))
+    records.take(1.0, said("Agent/1", "STATUS", 201, "3"), leaving=True)
     assert (records.exited, records.faulty, records.asking) == ({1}, set(), set())
     check(records)
 
