@@ -88,6 +88,11 @@ class Signal:
         return self.change_strategy if self.signal_type == CHANGE_STRATEGY else ""
 
     @property
+    def is_ghost(self) -> bool:
+        """True for the globalFault of a round that ClusterD has reset: it has no uuid."""
+        return self.signal_type == GLOBAL_FAULT and not self.uuid
+
+    @property
     def order(self) -> str:
         """A key of what it orders: signals of one fault may share a uuid."""
         return f"{self.uuid} {self.signal_type} {self.strategy} {' '.join(self.actions)}"

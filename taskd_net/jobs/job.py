@@ -269,12 +269,20 @@ class Job:
         return True
 
     def _signal(self, signal: Signal) -> bool:
-        """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others."""
+        """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others.
+
+        A killMaster has the uuid of the exit before it, or none, and a hot switch never has one. Each is a new order, and
+        gets a uuid of its own.
+        """
         current = self.state
         if signal.signal_type == events.KEEP_ALIVE:
             return True
-        fresh = current.orders.fresh(signal)
-        if fresh is None:
+        if signal.is_ghost:
+            return False
+        fresh: Signal | None
+        if signal.signal_type == events.KILL_MASTER or not signal.uuid:
+            fresh = replace(signal, uuid=current.uuid())
+        elif (fresh := current.orders.fresh(signal)) is None:
             return False
         current.dirty = True
         if signal.signal_type in _SWITCHES:

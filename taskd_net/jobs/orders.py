@@ -28,10 +28,8 @@ class Orders:
         """Take a signal.
 
         Returns:
-            The signal with those of its actions that are new; None where none is. One without a uuid is always new.
+            The signal with those of its actions that are new; None where none is.
         """
-        if not signal.uuid:
-            return signal
         head = f"{signal.uuid} {signal.signal_type} {signal.strategy} "
         new = [action for action in signal.actions or ("",) if head + action not in self.taken]
         if not new:

@@ -213,6 +213,8 @@ class Clusterd(Reporter):
             for action in unknown_actions(event):
                 self.client.counters.unknown_actions += 1
                 self._log.warning("clusterd_action_unknown", action=action)
+        elif event.is_ghost:
+            self._log.warning("clusterd_order_void", signal=event.signal_type, ranks=sorted(event.fault_ranks))
         else:
             self.client.counters.repeated += 1
             self._log.info("clusterd_order_repeated", signal=event.signal_type, uuid=event.uuid)

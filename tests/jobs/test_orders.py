@@ -29,7 +29,7 @@ def test_signals_of_one_fault_may_share_a_uuid() -> None:
         Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit")),
         Signal("u", "changeStrategy", ("change_strategy", "fault_nodes_exit"), change_strategy="recover"),
         Signal("u", "changeStrategy", ("change_strategy",), change_strategy="dump"),
-        Signal("u", "killMaster"),
+        Signal("u", "stopTrain"),
     ]
     assert [orders.fresh(each) for each in signals] == signals
     assert [orders.fresh(each) for each in signals] == [None] * 5
@@ -72,20 +72,14 @@ def test_job_takes_a_second_global_fault_after_a_retry_has_failed() -> None:
     assert calls == [["on_global_rank"], ["change_strategy"], ["on_global_rank"]]
 
 
-def test_signal_without_a_uuid_is_always_new() -> None:
-    orders, signal = Orders(), Signal("", "stopTrain", ("stop_train",))
-    assert [orders.fresh(signal), orders.fresh(signal)] == [signal, signal]
-    assert not orders.taken
-
-
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_limits, "CLUSTERD_ORDERS", 3)
     orders = Orders()
     for uuid in "abcd":
-        assert orders.fresh(Signal(uuid, "killMaster")) is not None
+        assert orders.fresh(Signal(uuid, "stopTrain")) is not None
     assert len(orders.taken) == 3
-    assert orders.fresh(Signal("d", "killMaster")) is None
-    assert orders.fresh(Signal("a", "killMaster")) is not None
+    assert orders.fresh(Signal("d", "stopTrain")) is None
+    assert orders.fresh(Signal("a", "stopTrain")) is not None
 
 
 def test_job_takes_an_order_once_also_when_it_goes_on_from_its_parts() -> None:

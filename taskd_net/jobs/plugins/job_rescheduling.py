@@ -2,7 +2,7 @@
 
 ```
   no fault-recover value:  Agent 0 reports ranks ──────────────┐
-  with one:                killMaster, each uuid once ─────────┼─▶ 203 to Agent 0, controller destroy ─▶ free
+  with one:                killMaster, each one ──────────────┼─▶ 203 to Agent 0, controller destroy ─▶ free
                            a report of Agent 0 is 25 min old ──┘
 ```
 

@@ -57,7 +57,7 @@ class Recover(Recovery[Recovering]):
         # A signal of another fault: ClusterD has forgotten the one that waits. A preExitProcess comes beside a round.
         if snapshot.signal.signal_type != PRE_EXIT and snapshot.signal.uuid != signal.uuid:
             return Progress.FINAL
-        if snapshot.now < self.state.until and any(snapshot.exiting(node) for node in signal.node_rank_ids):
+        if snapshot.now < self.state.until and self._waits(snapshot):
             return Progress.HOLD
         change_strategy(self, signal)
         return Progress.FINAL
@@ -67,8 +67,13 @@ class Recover(Recovery[Recovering]):
         self.state.signal, self.state.until = Signal(), 0.0
 
     def deadline(self, snapshot: Snapshot) -> float:
-        """The time at which the controller no longer waits for the 203s."""
-        return self.state.until or INFINITY
+        """The time at which the controller no longer waits for the 203s: at once where none is on its way."""
+        if not self.state.until:
+            return INFINITY
+        return self.state.until if self._waits(snapshot) else snapshot.now
+
+    def _waits(self, snapshot: Snapshot) -> bool:
+        return any(snapshot.exiting(node) for node in self.state.signal.node_rank_ids)
 
     def _begin(self, snapshot: Snapshot) -> Progress:
         signal = snapshot.signal

@@ -5,9 +5,12 @@
                                                         └─ another request, or ClusterD's reset ─▶ free
 
   result of a Worker:  its answer          as it gave it
-                       silent: 3 s or 30 snapshots without KEEP_ALIVE, or the 15 minutes are over   3 (timeout)
-                       not registered, a new process, 205 lost, an answer that cannot be read       1 (execution failed)
+                       silent: 3 s or 30 snapshots without KEEP_ALIVE, the 15 minutes are over,
+                       or it took no 205                                                            3 (timeout)
+                       not registered, a new process, an answer that cannot be read                 1 (execution failed)
 ```
+
+After 1 ClusterD has the training go on; after 3 the rank is faulty. A Worker that hangs takes no 205, so it answers 3.
 """
 
 from __future__ import annotations
@@ -113,10 +116,10 @@ class StressTestPlugin(Plugin[Testing]):
         return min(self.state.look, self.state.until) if self.state.until else INFINITY
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
-        """A Worker that cannot be reached has failed."""
+        """A Worker that cannot be reached, and was not replaced, hangs or is stopped."""
         rank = int(Position.parse(command.to).process_rank)
         if command.extension[UUID] == self.state.uuid and rank in self.state.waiting:
-            self._end(rank, FAILED)
+            self._end(rank, TIMEOUT)
         return False
 
     def _begin(self, snapshot: Snapshot) -> None:

@@ -26,7 +26,8 @@ def test_a_round_restarts_each_rank_once() -> None:
     assert restart(scene, "a", 3, change=True) == []
     assert restart(scene, "b", 3) == ['["3"]'], "the next fault"
     assert restart(scene, "b", 2, 3, change=True) == ['["2"]'], "a further rank of it"
-    assert restart(scene, "", 3) == restart(scene, "", 3, change=True) == ['["3"]'], "no uuid, no round"
+    assert restart(scene, "", 3, change=True) == restart(scene, "", 3, change=True) == ['["3"]'], "no uuid, no round"
+    assert restart(scene, "", 3) == [], "a globalFault of a round that was given up"
 
 
 def test_a_round_restarts_a_rank_again_that_has_failed_again() -> None:

@@ -27,3 +27,14 @@ def test_a_recovery_that_waits_ends_with_another_faults_signal(signal: str, call
     scene.signal(signal, uuid="another")
     outcomes = [*scene.settle(), scene.tick(20.0)]
     assert [call.name for outcome in outcomes for call in outcome.calls] == calls
+
+
+@pytest.mark.parametrize("nodes", [(), (1,)], ids=["nobody", "taken-before"])
+def test_the_controller_recovers_at_once_where_no_203_is_on_its_way(nodes: tuple[int, ...]) -> None:
+    scene = started(0, 1, config=CLUSTERD)
+    scene.signal("globalFault", "on_global_rank", "fault_nodes_exit", uuid="u", nodes=nodes)
+    scene.settle()
+    scene.signal("changeStrategy", "change_strategy", uuid="u", strategy="recover", nodes=nodes)
+    begin = scene.now
+    calls = [call.name for outcome in scene.settle() for call in outcome.calls]
+    assert calls == ["change_strategy"] and owner(scene) == "" and scene.now < begin + 1.0
