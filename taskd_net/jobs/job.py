@@ -271,8 +271,8 @@ class Job:
     def _signal(self, signal: Signal) -> bool:
         """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others.
 
-        A killMaster has the uuid of the exit before it, or none, and a hot switch never has one. Each is a new order, and
-        gets a uuid of its own.
+        A killMaster has the uuid of the exit before it, or none, and a hot switch never has one. Each is a new order
+        with a uuid of its own.
         """
         current = self.state
         if signal.signal_type == events.KEEP_ALIVE:
