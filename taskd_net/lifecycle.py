@@ -173,7 +173,7 @@ class Lifecycle(Driver):
         parent = self._server
         leaving = asyncio.gather(*(() if parent is None else (parent.turn_away(),)))
         if parent is not None:
-            await parent.catch_up(min(seconds / 2, limits.DRAIN_CATCH_UP_S))
+            await parent.catch_up(seconds / 2)
         done = True
         try:
             async with asyncio.timeout_at(give_up_at):
@@ -183,7 +183,7 @@ class Lifecycle(Driver):
             done = False
         if parent is not None:
             # Messages that came meanwhile get their codes before gRPC's server stops.
-            await parent.at_rest(min(give_up_at - self._loop.time(), limits.DRAIN_CATCH_UP_S))
+            await parent.at_rest(give_up_at - self._loop.time())
         await self.close()
         await leaving
         return done

@@ -288,7 +288,13 @@ DRAIN_LOOKS: Final = 20
 hands over several thousand calls a second; on a machine with more threads than cores, none may come for 50 ms."""
 
 DRAIN_CATCH_UP_S: Final = 1.0
-"""Seconds that it waits for that at most, and half of the time that it has: a sender without pauses cannot keep it."""
+"""Seconds after which senders that make calls all the time count as such, and the wait for their pause may end."""
+
+DRAIN_CATCH_UP_CALLS: Final = 500
+"""Calls without such a pause that are taken in first, also when that takes a busy machine longer."""
+
+DRAIN_CATCH_UP_LOOKS: Final = 100
+"""Looks without a new call, not in a row, that end the wait instead: a call now and then is no backlog."""
 
 ORIGINAL_DOWN_BYTES: Final = 4_194_304
 """Bytes of a serialized Message that a node of the original's takes from its parent. A larger one costs the whole

@@ -114,17 +114,18 @@ class Methods(grpc.GenericRpcHandler):
         methods: the handler of each, by its full name.
 
     Attributes:
+        count: calls that gRPC has handed over.
         refusal: the text of UNAVAILABLE, with which every call is refused; empty to serve them.
     """
 
     def __init__(self, methods: Mapping[str, Handler]) -> None:
         self._methods = methods
-        self._count = 0
+        self.count = 0
         self.refusal = ""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Count and serve a call that gRPC hands over."""
-        self._count += 1
+        self.count += 1
         method = self._methods.get(handler_call_details.method)
         # A stream of requests on both sides takes a unary call as well.
         return grpc.stream_stream_rpc_method_handler(self._refuse) if self.refusal and method is not None else method
@@ -135,16 +136,22 @@ class Methods(grpc.GenericRpcHandler):
     async def rest(self, seconds: float) -> None:
         """Wait until no call has come for some looks of a draining node, for `seconds` at most.
 
-        gRPC does not tell how many calls it has still to hand over.
+        gRPC does not tell how many calls it has still to hand over. Looks and calls count, since seconds say little: on
+        a busy machine the loop or gRPC's threads may stand still, and a backlog takes many times as long. Senders
+        without pauses end the wait by their number of calls.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        count, looks = self._count, 0
-        # Looks, not seconds: after a loop that stood still, time alone would say that nothing came.
-        while looks < limits.DRAIN_LOOKS and loop.time() < until:
+        began, first = loop.time(), self.count
+        count, in_a_row, empty = first, 0, 0
+        while in_a_row < limits.DRAIN_LOOKS and loop.time() - began < seconds:
             await asyncio.sleep(limits.DRAIN_LOOK_S)
-            looks = looks + 1 if count == self._count else 0
-            count = self._count
+            if count == self.count:
+                in_a_row, empty = in_a_row + 1, empty + 1
+            else:
+                in_a_row, count = 0, self.count
+            enough = count - first >= limits.DRAIN_CATCH_UP_CALLS or empty >= limits.DRAIN_CATCH_UP_LOOKS
+            if enough and loop.time() - began >= limits.DRAIN_CATCH_UP_S:
+                return
 
 
 class Failures:
