@@ -73,6 +73,8 @@ os.register_at_fork(after_in_child=shared.in_forked_child)
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
+    executor = threads.executor()
+    loop.set_default_executor(executor)
     try:
         loop.run_forever()
         # Calls that wait in other threads get an error now.
@@ -82,4 +84,5 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
+        executor.shutdown(wait=False)
         loop.close()

@@ -254,13 +254,16 @@ class BlockingNode:
     def run(self, work: Callable[[Node], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the node's thread, and wait for its result; it must not block.
 
+        Programs are started with `asyncio.create_subprocess_exec` or in `asyncio.to_thread`. The node's own thread
+        blocks the signals of a process, and a thread or program that is started directly inherits that.
+
         Raises:
             NodeClosed: the node is not running, or was closed meanwhile.
         """
         return self._call(work(self._running))
 
     def beside(self, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine beside the node, in its thread, until it ends or the node is closed.
+        """Run a coroutine beside the node, in its thread, until it ends or the node is closed; see `run`.
 
         Args:
             work: makes the coroutine out of the node; it must not block.

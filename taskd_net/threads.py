@@ -3,6 +3,8 @@
 A thread of ours blocks all signals that a process is sent. So a write to a broken socket returns an error, whatever the
 application has set for SIGPIPE. A signal that the application waits for with `sigwait` or a signalfd never goes to
 a thread of ours, where its default would end the process. gRPC's threads are started in ours, and inherit that.
+
+Threads of ours that call functions of the application have its own mask: programs that these start inherit it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
@@ -83,6 +87,24 @@ def start(work: Callable[[], object], name: str, *, application: bool = False) -
     except (RuntimeError, MemoryError) as error:
         raise NodeError(f"the process cannot start the thread {name!r}: {error}; {_SEE}") from None
     return thread
+
+
+def executor() -> ThreadPoolExecutor:
+    """The default executor of a loop in a thread of ours. Its threads call functions of the application."""
+    mask = _starter.mask
+    return ThreadPoolExecutor(
+        thread_name_prefix="taskd_net executor",
+        initializer=None if mask is None else partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask),
+    )
+
+
+def _in_forked_child() -> None:
+    """Give a child that is forked in a thread of ours the application's mask: it would ignore SIGTERM for all its life."""
+    if _starter.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _starter.mask)
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def is_own() -> bool:
