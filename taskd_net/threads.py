@@ -99,7 +99,7 @@ def executor() -> ThreadPoolExecutor:
 
 
 def _in_forked_child() -> None:
-    """Give a child that is forked in a thread of ours the application's mask: it would ignore SIGTERM for all its life."""
+    """Give a child that is forked in a thread of ours the application's mask: SIGTERM must end it."""
     if _starter.mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, _starter.mask)
 
