@@ -53,7 +53,7 @@ MASK = ["grep", "-h", "SigBlk", "/proc/self/status"]
 async def started(_: Node) -> set[str]:
     """The masks of programs that a coroutine in the node's thread starts, in each way that does not block."""
     program = await asyncio.create_subprocess_exec(*MASK, stdout=subprocess.PIPE)
-    mask, _ = await program.communicate()
+    mask = (await program.communicate())[0]
     return {mask.decode(), await asyncio.to_thread(subprocess.check_output, MASK, text=True)}
 
 
