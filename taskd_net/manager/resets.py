@@ -189,10 +189,14 @@ class _Program:
         return " ".join(self._said.decode(errors="replace").split())[-TAIL_CHARS:]
 
     async def end(self) -> bool:
-        """Kill the program if it runs. Returns False for one that outlives that, as a driver holds it: it is left."""
+        """Kill the program if it runs, and then its children, such as the ssh of a script.
+
+        Returns False for a program that outlives that, as a driver holds it: it is left.
+        """
         try:
-            ended = self._over.is_set() or await self._killed(self._kill_program)
+            ended = self._over.is_set()
             if not ended:
+                ended = await self._killed(self._kill_program)
                 await self._killed(self._kill_group)
             await self._reaped()
         finally:

@@ -61,6 +61,14 @@ async def test_a_program_that_hangs_is_killed_when_its_time_has_passed(tmp_path:
     assert not psutil.pid_exists(int(pid.read_text()))
 
 
+async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hook = script(tmp_path, f"sleep 600 & echo $! > {pid}; wait")
+    assert await ended(hook, Reset("a/b", (), 0.3, "u-2")) == ("u-2", False, "the device is not back within 0.3 s")
+    child = int(pid.read_text())
+    await until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
 async def test_a_program_that_cannot_be_run_has_failed(tmp_path: Path) -> None:
     _, done, reason = await ended(program(str(tmp_path / "none")))
     assert not done and reason.endswith("cannot be run: No such file or directory")
