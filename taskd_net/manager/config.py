@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from taskd_net import job_limits
 from taskd_net.address import Address
@@ -14,7 +15,7 @@ from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
 from taskd_net.position import read_nodes
-from taskd_net.schema import Group, Kind, setting
+from taskd_net.schema import Group, Kind, setting, settings_of
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural
 
@@ -175,6 +176,20 @@ class ManagerConfig(FaultSettings):
     def has_framework(self) -> bool:
         """True where the Manager has the training framework's controller without a ClusterD."""
         return bool(self.job_id and self.taskd_enable and not self.clusterd_addr and not self.clusterd)
+
+    def rooted(self) -> Self:
+        """The same settings with absolute paths, as the application may change its folder.
+
+        The name of a program without a folder stays: it is looked for in PATH.
+        """
+        kinds = {name: each.kind for name, each in settings_of(self).items()}
+        given = {name: getattr(self, name) for name, kind in kinds.items() if kind in {Kind.FILE, Kind.FOLDER}}
+        if is_etcd(self.state):
+            del given["state"]
+        if os.sep not in (self.fault_on_reset or ""):
+            del given["fault_on_reset"]
+        paths: dict[str, Any] = {name: str(Path(value).absolute()) for name, value in given.items() if value}
+        return replace(self, **paths)
 
     def decisions(self, *, certified: bool = False) -> JobConfig:
         """The part of it that the decisions depend on.

@@ -101,8 +101,9 @@ class DeviceFaults:
     def carry_out(self, outcome: Outcome) -> None:
         """Begin resets, write the list, and log the decisions of a tick."""
         for fault in outcome.faults:
-            place = self._place(fault.device)
-            fields = {"device": fault.device, "code": fault.code, "type": fault.fault_type.word, **place}
+            place = self._job.place(fault.device)
+            about: dict[str, object] = {"device_node": place.node, "rank": place.rank}
+            fields = {"device": fault.device, "code": fault.code, "type": fault.fault_type.word, **about}
             if (reporter := self._job.state.devices.reporters.get(fault.device)) is not None:
                 fields["reporter"] = reporter
             if fault.cleared:
@@ -163,16 +164,12 @@ class DeviceFaults:
     def _view(
         self, device: str, kind: FaultType, code: str, reason: str, since: float, isolated: bool, task: object
     ) -> DeviceView:
-        place = self._place(device)
+        place = self._job.place(device)
         level = "" if kind.level == "-" else kind.level
         action = str(getattr(task, "action", "")).replace("_", " ")
         reporter = self._job.state.devices.reporters.get(device, "")
-        where = place["node"], place["rank"]
+        where = place.node, place.rank
         return DeviceView(device, *where, kind.word, level, code, reason, isolated, action, since, reporter)
-
-    def _place(self, device: str) -> dict[str, int | None]:
-        place = self._job.place(device)
-        return {"node": place.node, "rank": place.rank}
 
     async def _follow(self, path: str) -> None:
         """Read the folder with rules at once, and when it has changed."""

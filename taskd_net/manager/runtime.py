@@ -92,6 +92,7 @@ class Manager:
         leader: Leader | None = None,
         resigned: Callable[[], None] | None = None,
     ) -> None:
+        config = config.rooted()
         self.config = config if on_reset is None else replace(config, resets=True)
         self._node = node
         self._log = get_logger(node=str(node.position), job=config.job_id or "")

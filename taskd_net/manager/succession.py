@@ -42,7 +42,7 @@ class Succession:
 
     def __init__(self, node: Node, config: ManagerConfig, **more: Any) -> None:
         self._node = node
-        self._config = config
+        self._config = config.rooted()
         self._more = more
         self._log = get_logger(node=str(node.position), job=config.job_id or "")
         self.manager: Manager | None = None

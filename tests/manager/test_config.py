@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,18 @@ def test_recovery_in_place_is_off_by_default_and_has_a_bound_on_its_patience() -
     assert (decisions.in_place, decisions.in_place_s) == (True, 5.0)
     with pytest.raises(ConfigError, match=r"in_place_timeout is 3601"):
         ManagerConfig(job_id="J", in_place=True, in_place_timeout=3601.0)
+
+
+def test_rooted_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ManagerConfig(job_id="J", state="j.sqlite3", fault_config="/rules", fault_on_reset="bin/reset")
+    rooted = given.rooted()
+    assert rooted == replace(given, state=f"{tmp_path}/j.sqlite3", fault_on_reset=f"{tmp_path}/bin/reset")
+
+
+def test_rooted_names_that_are_no_paths_stay() -> None:
+    given = ManagerConfig(job_id="J", state="etcd://10.0.0.1:2379/taskd", fault_on_reset="reset-device")
+    assert given.rooted() == given
 
 
 def test_size_of_a_job_may_be_unknown() -> None:

@@ -92,7 +92,8 @@ async def test_a_fault_replaces_its_node_and_is_shown(
         assert await made.begun(made.one) == (203, "")
         assert await made.begun(made.zero) == (208, "2")
         (line,) = [line for line in caplog.text.splitlines() if "event=device_fault " in line]
-        assert all(part in line for part in ("device=1/npu-1", "node=1", "rank=3", "type=SeparateNPU"))
+        assert all(part in line for part in ("device=1/npu-1", "device_node=1", "rank=3", "type=SeparateNPU"))
+        assert " node=Mgr/0 " in line, "the node that writes the line"
         (device,) = made.devices
         assert (device.device, device.node, device.rank, device.isolated) == ("1/npu-1", 1, 3, True)
         assert (device.level, device.fault_type, device.code) == ("L6", "SeparateNPU", SEPARATE)
@@ -196,6 +197,25 @@ async def test_a_change_of_the_files_counts_at_once_and_outlives_the_manager(
         assert manager.view().fault_mode == "rescheduling"
         (device,) = manager.view().devices
         assert (device.device, device.isolated) == ("1/npu-1", True)
+
+
+async def test_paths_stay_after_the_application_has_changed_its_folder(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, elsewhere = tmp_path / "separated", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with job(config(files.relative_to(tmp_path), tmp_path, fault_separated=file.name)) as made:
+        monkeypatch.chdir(elsewhere)
+        for kind in (1, 0, 1, 0):
+            await made.fault(OFTEN, kind)
+        await until(lambda: file.exists() and file.read_text() == "1/npu-1\n")
+        file.write_text("\n")
+        await until(lambda: not made.devices)
+        await made.fault(CALM)
+        (files / "faultCode.json").write_text(json.dumps({"SeparateNPUCodes": [CALM]}))
+        await until(lambda: made.devices)
+    assert not list(elsewhere.iterdir())
 
 
 async def test_the_list_of_separated_devices(files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
