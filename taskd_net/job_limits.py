@@ -218,6 +218,13 @@ TIME_STORED_S: Final = 60.0
 """Seconds between two ticks while a job waits for something. Each stores the time, so a Manager that is restarted waits
 for at most as much longer."""
 
+CLOCK_LOOK_S: Final = 0.5
+"""Seconds between two looks of a Manager at the clock."""
+
+STOPPED_S: Final = 1.5
+"""Seconds between two looks at the clock after which a Manager was stopped, or its event loop held. With a heartbeat's
+second it is less than the least silence that counts, `SILENT_LEAST_S`."""
+
 JOB_PAUSE_S: Final = 0.010
 """Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
 

@@ -105,6 +105,7 @@ class Manager:
         self._controller = controller
         self._reply = reply
         self._clock = HostClock()
+        self._looked = self._now()
         self.job: Job
         self._faults: DeviceFaults
         self.started = False
@@ -144,6 +145,8 @@ class Manager:
         self._node.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
+        self._looked = self._now()
+        self._spawn(self._watch_clock(), "watches the clock")
         reset = ResetFile(self.config.reset_file, self._log)
         self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
         self._faults.start(self._spawn)
@@ -264,15 +267,32 @@ class Manager:
         return self._clock.now()
 
     def _present(self) -> float:
-        """The time, after a look at the host's clock: where that has stepped, everything here moves with it."""
+        """The time, after a look at the host's clock, and at the time since the last look.
+
+        Where the clock has stepped, everything here moves with it. Time in which this process was stopped counts for no
+        wait: what others have sent meanwhile is not read yet.
+        """
+        then = now = self._now()
         if (step := self._clock.follow()) is not None:
             then, now = step
             self._log.warning("clock_stepped", seconds=round(now - then))
-            self.job.move(then, now)
             self._history.move(now)
             self._keeping.move(then, now)
+        stopped = then - self._looked
+        if stopped >= job_limits.STOPPED_S:
+            self._log.warning("manager_was_stopped", seconds=round(stopped))
+            then = self._looked
+        if then != now:
+            self.job.move(then, now)
             self._changed.set()
-        return self._now()
+        self._looked = now
+        return now
+
+    async def _watch_clock(self) -> None:
+        """Look at the clock again and again, so that a long time without a look is one without this process."""
+        while True:
+            await asyncio.sleep(job_limits.CLOCK_LOOK_S)
+            self._present()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=f"{name} for {self.config.job_id}")

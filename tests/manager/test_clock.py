@@ -78,6 +78,22 @@ async def test_the_clock_steps_while_a_manager_runs(tmp_path: Path, monkeypatch:
             assert made.view().decisions[-1].at <= time.time()
 
 
+async def test_nobody_is_silent_while_the_manager_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both clocks go on, as over SIGSTOP, and the heartbeats of that time are not read yet."""
+    real, steady, stopped = time.time, time.monotonic, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + stopped)
+    async with managed(ManagerConfig(job_id="J")) as (node, made), leaves(node, agent(0)) as (zero,):
+        monkeypatch.setattr(made._clock, "_steady", lambda: steady() + stopped)
+        await zero.register()
+        assert (await zero.command()).code == 210
+        stopped = HOUR_S
+        (shown,) = made.view().agents
+        assert shown.silent_since == 0.0
+        assert caplog.text.count("event=manager_was_stopped") == 1 and "clock_stepped" not in caplog.text
+
+
 async def test_a_state_file_that_has_failed_is_tried_again_after_a_step_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
