@@ -273,8 +273,8 @@ ClusterD waits 15 minutes for the training to pause, 15 for the test, and 15 for
 CLUSTERD_PORT: Final = 8899
 """TCP port of ClusterD."""
 
-CLUSTERD_CALL_S: Final = 5.0
-"""Seconds for one call of ClusterD; Init is repeated as often."""
+CLUSTERD_CALL_S: Final = 15.0
+"""Seconds for one call of ClusterD: it answers Register after 6 s where the kube API fails."""
 
 CLUSTERD_REPORT_S: Final = 15.0
 """Seconds for one report to ClusterD. It holds a second report back until the first one is read."""

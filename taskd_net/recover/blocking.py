@@ -20,7 +20,7 @@ from taskd_net.jobs.traffic import Call
 from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
-from taskd_net.recover.codes import Code
+from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.controller import Controller, NoHandler, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
@@ -256,7 +256,8 @@ class DLRecoverManager(Reporter):
             else:
                 if status.code in (Code.OK, Code.PROCESS_RESCHEDULE_OFF):
                     return status.code == Code.OK
-                self._log.warning("clusterd_refused", call="Init", code=status.code)
+                reason = describe(status.code, status.info)
+                self._log.warning("clusterd_refused", call="Init", code=status.code, reason=reason)
             await asyncio.sleep(job_limits.CLUSTERD_INIT_S)
 
     async def _begin(self) -> None:

@@ -297,9 +297,9 @@ class Client:
             return
         if status.code != Code.OK and self._is_news(step, status.code):
             if status.code == Code.PROCESS_RESCHEDULE_OFF and step is Step.INIT:
-                self._log.info("clusterd_recovery_off")
+                self._log.warning("clusterd_recovery_off", reason=describe(status.code, status.info))
             else:
-                call, reason = _CALLS[step].name, describe(status.code)
+                call, reason = _CALLS[step].name, describe(status.code, status.info)
                 self._log.warning("clusterd_refused", call=call, code=status.code, reason=reason)
         if step is Step.HEALTH_CHECK and status.code != Code.OK:
             await self._drop()

@@ -42,7 +42,7 @@ class Code(IntEnum):
     UN_REGISTRY = 400, "the job is not registered", Seen.ANSWER
     ORDER_MIX = 401, "the request does not fit the state of the job's machine", Seen.INSIDE
     JOB_NOT_EXIST = 402, "there is no such job", Seen.ANSWER
-    PROCESS_RESCHEDULE_OFF = 403, "recovery by process is switched off for the job", Seen.ANSWER
+    PROCESS_RESCHEDULE_OFF = 403, "recovery by process is off or paused for the job", Seen.ANSWER
     PROCESS_NOT_READY = 404, "the training processes have not started", Seen.REPORT
     RECOVERABLE_RETRY_ERROR = 405, "a device could not be cleaned; another strategy may work", Seen.REPORT
     UN_RECOVERABLE_RETRY_ERROR = 406, "a device could not be stopped", Seen.REPORT
@@ -51,7 +51,7 @@ class Code(IntEnum):
     CLIENT_ERROR = 499, "another failure of the client", Seen.REPORT
     OUT_OF_MAX_SERVE_JOBS = 500, "ClusterD serves its maximum of jobs", Seen.ANSWER
     OPERATE_CONFIG_MAP_ERROR = 501, "a ConfigMap could not be written", Seen.INSIDE
-    OPERATE_POD_GROUP_ERROR = 502, "the job's PodGroup could not be changed", Seen.ANSWER
+    OPERATE_POD_GROUP_ERROR = 502, "ClusterD does not know the job (yet), or could not change its PodGroup", Seen.ANSWER
     SCHEDULE_TIMEOUT = 503, "pods were not scheduled in time", Seen.INSIDE
     SIGNAL_QUEUE_BUSY = 504, "a signal found no room in its queue", Seen.INSIDE
     EVENT_QUEUE_BUSY = 505, "an event of the machine found no room in its queue", Seen.INSIDE
@@ -73,6 +73,7 @@ class Code(IntEnum):
 _MEANINGS: Final = {int(code): code.meaning for code in Code}
 
 
-def describe(code: int) -> str:
-    """The meaning of a code; says so where it is unknown."""
-    return _MEANINGS.get(code, "unknown to this release")
+def describe(code: int, info: str = "") -> str:
+    """The meaning of a code, and what ClusterD says of it; says so where it is unknown."""
+    meaning = _MEANINGS.get(code, "unknown to this release")
+    return f"{meaning}: {info}" if info else meaning

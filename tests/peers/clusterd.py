@@ -33,6 +33,10 @@ def free_port() -> int:
         return port
 
 
+INFO = "as its operator reads it"
+"""The text of each refusal."""
+
+
 class ClusterD:
     """The server, in threads of its own. Use it with `with`, or call `start` and `stop`; it may start again.
 
@@ -143,7 +147,11 @@ class ClusterD:
             answer = answer()
         if isinstance(answer, grpc.StatusCode):
             context.abort(answer, "as told")
-        return answer if isinstance(answer, bytes) else recover_pb2.Status(code=answer).SerializeToString()
+        return (
+            answer
+            if isinstance(answer, bytes)
+            else recover_pb2.Status(code=answer, info=INFO if answer else "").SerializeToString()
+        )
 
     def serve_stream(self, rpc: Rpc[Any, Any], content: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         """Serve a stream until it is ended."""

@@ -16,9 +16,11 @@ from taskd_net.address import Address
 from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.recover import rpcs
 from taskd_net.recover.client import Client, ClusterdError
+from taskd_net.recover.codes import describe
 from taskd_net.recover.trust import credentials
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
+from tests.peers.clusterd import INFO as INFO_OF_REFUSALS
 from tests.peers.clusterd import ClusterD
 from tests.polling import until
 
@@ -172,9 +174,10 @@ async def test_refusals_are_tried_again_and_said_once(
     assert clusterd.names == ["Init"] * 4 + ["Register"] * 2 + ["SubscribeProcessManageSignal"]
     assert caplog.text.count(f"call=Init code={code}") == 1
     assert caplog.text.count(f"call=Register code={code}") == 1
+    assert caplog.text.count(f'reason="{describe(code)}: {INFO_OF_REFUSALS}"') == 2
 
 
-async def test_403_ends_it_quietly(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
+async def test_403_ends_it_with_one_warning(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
     clusterd.answers["Init"].append(403)
     client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
     assert client.view().state == "away"
@@ -182,7 +185,8 @@ async def test_403_ends_it_quietly(clusterd: ClusterD, caplog: pytest.LogCapture
     await client.close()
     assert clusterd.names == ["Init"]
     assert client.view().state == "off"
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "event=clusterd_recovery_off" in line and f"off or paused for the job: {INFO_OF_REFUSALS}" in line
 
 
 async def test_403_is_asked_again_by_a_manager(clusterd: ClusterD) -> None:
