@@ -25,10 +25,10 @@ class Background:
         self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._users = 0
+        self._users: set[object] = set()
 
-    def acquire(self) -> asyncio.AbstractEventLoop:
-        """The running loop. Each call needs one `release`.
+    def acquire(self, user: object) -> asyncio.AbstractEventLoop:
+        """The running loop, for a user until its `release`. Neither call is for the main thread; see `uninterrupted`.
 
         Raises:
             NodeError: the process is at its limit of threads or open files.
@@ -44,14 +44,14 @@ class Background:
                     loop.close()
                     raise
                 self._loop = loop
-            self._users += 1
+            self._users.add(user)
             return self._loop
 
-    def release(self) -> None:
-        """Give the loop back. The last release waits for the end of the thread."""
+    def release(self, user: object) -> None:
+        """Give the loop back; idempotent. The last release waits for the end of the thread."""
         with self._changing:
-            self._users -= 1
-            if self._users > 0 or self._loop is None or self._thread is None:
+            self._users.discard(user)
+            if self._users or self._loop is None or self._thread is None:
                 return
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

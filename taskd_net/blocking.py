@@ -11,15 +11,16 @@ import atexit
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from taskd_net import fork, limits, unfit
+from taskd_net import fork, limits, threads, unfit
 from taskd_net.background import shared
 from taskd_net.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
-from taskd_net.config import NodeConfig
+from taskd_net.config import NodeConfig, require_config
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.node import Node
@@ -46,6 +47,7 @@ class BlockingNode:
     """
 
     def __init__(self, config: NodeConfig) -> None:
+        require_config(config)
         self.config = config
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,17 +70,9 @@ class BlockingNode:
             raise NodeForked(fork.REASON)
         if reason := unfit.reason():
             raise NodeError(reason)
-        with self._closing:
-            if self._started:
-                raise NodeError("a node can be started once; make a new one")
-            self._loop = shared.acquire()
-            self._started = True
-            try:
-                self._node = self._call(Node(self.config).start())
-            except BaseException:
-                self._end()
-                raise
-            _open.add(self)
+        if self._started:
+            raise NodeError("a node can be started once; make a new one")
+        threads.uninterrupted(self._start, self.close)
         return self
 
     def close(self, *, orderly: bool = True) -> None:
@@ -88,14 +82,9 @@ class BlockingNode:
         """
         if fork.forked():
             return
-        # A second caller waits for the end of the first.
-        with self._closing:
-            if self._loop is None or self._node is None:
-                return
-            with contextlib.suppress(NodeClosed):
-                self._call(self._closed(self._node, orderly))
-            self._end()
-            _open.discard(self)
+        close = partial(self._close, orderly)
+        # A signal handler that has interrupted a call in the moment of its handing over does it in its own thread.
+        close() if self._handing_over.mine() else threads.uninterrupted(close)
 
     def withdraw(self, timeout: float) -> bool:
         """Take this node out of the routes of the mesh, before it is closed for good; see `Node.withdraw`.
@@ -275,6 +264,29 @@ class BlockingNode:
 
     # ---- inside
 
+    def _start(self) -> None:
+        with self._closing:
+            if self._started:
+                raise NodeError("a node can be started once; make a new one")
+            self._loop = shared.acquire(self)
+            self._started = True
+            try:
+                self._node = self._call(Node(self.config).start())
+            except BaseException:
+                self._end()
+                raise
+            _open.add(self)
+
+    def _close(self, orderly: bool) -> None:
+        # A second caller waits for the end of the first.
+        with self._closing:
+            if self._loop is None or self._node is None:
+                return
+            with contextlib.suppress(NodeClosed):
+                self._call(self._closed(self._node, orderly))
+            self._end()
+            _open.discard(self)
+
     @property
     def _running(self) -> Node:
         if fork.forked():
@@ -347,7 +359,12 @@ class BlockingNode:
         with self._handing_over:
             loop, self._loop = self._loop, None
         if loop is not None:
-            shared.release()
+            shared.release(self)
+
+
+def opened() -> frozenset[BlockingNode]:
+    """The nodes of this process that are open."""
+    return frozenset(_open)
 
 
 # Nodes to close when the interpreter ends, before it takes gRPC's threads apart. A node that a script has dropped is a

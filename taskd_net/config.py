@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 
 from taskd_net import limits, upstreams
 from taskd_net.address import Address
-from taskd_net.codes import ConfigError, Refusal
+from taskd_net.codes import ArgumentTypeError, ConfigError, Refusal
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.expect import Expected
 from taskd_net.links.registry import KINDS
@@ -233,6 +233,16 @@ def _security(config: NodeConfig, role: Role) -> None:
         raise ConfigError("identity is 'certificate'; expected TLS for children, which shows their certificates")
     if config.identity == "certificate" and not config.job:
         raise ConfigError("job is missing; identity is 'certificate', and certificates name positions of a job")
+
+
+def require_config(config: object) -> None:
+    """Check that a node gets a `NodeConfig`.
+
+    Raises:
+        ArgumentTypeError: it is of another type.
+    """
+    if not isinstance(config, NodeConfig):
+        raise ArgumentTypeError(f"config is {shown(config)}; expected a NodeConfig")
 
 
 _RULES: Final = (_place, _values, _addresses, _security)

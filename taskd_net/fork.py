@@ -12,8 +12,8 @@ holds one for seconds, perhaps in a thread that waits for the one that forks.
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 import weakref
 from typing import Final, Protocol
 
@@ -27,29 +27,28 @@ class Forkable(Protocol):
         """Called in a forked child, in which nothing may touch gRPC any more."""
 
 
-class Lock:
+class Lock(_thread.RLock):  # type: ignore[misc]
     """A re-entrant lock that is free in a forked child. Use it as `with lock`.
 
     Re-entrant for signal handlers, which run in the thread that holds it. The guarded state must be valid at every
-    moment, because a child may get it in the middle of a change.
+    moment, because a child may get it in the middle of a change. `with` calls no function in Python: the exception of a
+    signal handler there, before the lock is given back or after it is taken, would leave it locked for ever.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         _process.locks.add(self)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+    def mine(self) -> bool:
+        """True in the thread that holds it."""
+        held: bool = self._is_owned()  # type: ignore[attr-defined]
+        return held
 
     def in_child(self) -> None:
         """Free the lock after a fork, in the child, unless the thread that forked holds it."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        if self.acquire(blocking=False):
+            self.release()
         else:
-            self._lock = threading.RLock()
+            self._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 class _Process:

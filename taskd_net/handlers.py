@@ -14,14 +14,22 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from taskd_net import fork, limits, standard_files, threads
 from taskd_net.codes import NodeError
 
 
-class Own:
+class Own(logging.Handler):
     """A handler of this package: it calls nothing of the application, and runs in any thread."""
+
+    def handle(self, record: logging.LogRecord) -> Any:
+        """Write a record. The lock is taken in C: an exception of a signal handler does not leave it locked."""
+        passed = self.filter(record)
+        if passed and self.lock is not None:
+            with self.lock:
+                self.emit(record)
+        return passed
 
 
 class _Running(threading.local):

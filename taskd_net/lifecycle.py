@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from taskd_net import fork, limits, sending, standard_files, unfit
 from taskd_net.address import Address
 from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
-from taskd_net.config import AUTO, NodeConfig
+from taskd_net.config import AUTO, NodeConfig, require_config
 from taskd_net.driver import Driver
 from taskd_net.links import registry
 from taskd_net.observe.reporter import Reporter
@@ -32,6 +32,7 @@ class Lifecycle(Driver):
     """
 
     def __init__(self, config: NodeConfig) -> None:
+        require_config(config)
         super().__init__(config)
         self._sender = Sender(self)
         self._address: Address | None = None

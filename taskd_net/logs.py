@@ -163,7 +163,7 @@ class _Console(Own, logging.StreamHandler[Any]):
             super().flush()
 
 
-class _File(Own, logging.Handler):
+class _File(Own):
     """A file of JSON lines that is renamed when it is full.
 
     The descriptor stays the same from the first line to `close`, and is valid at every moment: a child that is forked

@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from taskd_net import fork, limits
-from taskd_net.codes import NodeClosed, NodeError, NodeForked, Refusal
+from taskd_net.codes import ArgumentTypeError, NodeClosed, NodeError, NodeForked, Refusal
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.lifecycle import Lifecycle
 from taskd_net.position import Position
 from taskd_net.retry import Retry
+from taskd_net.untrusted import shown
 from taskd_net.window import Window, send_all
 from taskd_net.wire.codec import Message, read_message
 
@@ -209,8 +210,13 @@ class Node(Lifecycle):
         """Answer the senders of received messages, where the node's configuration has `confirms`; idempotent.
 
         Without an answer in its time a sender gets 6001, and sends again.
+
+        Raises:
+            ArgumentTypeError: `messages` is no collection of messages; none is confirmed then.
         """
-        self.perform(self.router.confirm([(message.uuid, message.src) for message in messages]))
+        if not isinstance(messages, Iterable):
+            raise ArgumentTypeError(f"messages is {shown(messages)}; expected received Messages")
+        self.perform(self.router.confirm([_known(message) for message in messages]))
 
     def refuse(self, message: Message, reason: str) -> None:
         """Answer the sender of a received message with 4999, where the node's configuration has `confirms`.
@@ -218,8 +224,13 @@ class Node(Lifecycle):
         Args:
             message: it has not been confirmed. A later resend of it is answered 0, as every resend.
             reason: the answer's `detail`, as far as links carry it.
+
+        Raises:
+            ArgumentTypeError: an argument is of another type.
         """
-        self.perform(self.router.refuse((message.uuid, message.src), reason))
+        if not isinstance(reason, str):
+            raise ArgumentTypeError(f"reason is {shown(reason)}; expected a text")
+        self.perform(self.router.refuse(_known(message), reason))
 
     async def _filled(self) -> None:
         """Wait until there is a message in the inbox."""
@@ -286,3 +297,10 @@ class Node(Lifecycle):
         view.look()
         nodes = read_records(view.records())
         return Mesh(self.position.identity, view.wall(), view.expected, nodes)
+
+
+def _known(message: Message) -> tuple[str, Position]:
+    """The uuid and the sender of a received message."""
+    if not isinstance(message, Message):
+        raise ArgumentTypeError(f"message is {shown(message)}; expected a received Message")
+    return message.uuid, message.src

@@ -17,6 +17,7 @@ from taskd_net.codes import ArgumentError
 from taskd_net.logger import get_logger
 from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.untrusted import json_value, shown
+from taskd_net.waiting import End
 
 PATH: Final = "TASKD_NET_PROFILING_SWITCH"
 MOUNTED: Final = "/user/cluster-info/datatrace-config/profilingSwitch"
@@ -101,7 +102,7 @@ class SwitchWatch:
     def __init__(self, take: Callable[[ProfilingSwitch], None], path: str | None = None) -> None:
         self._take = take
         self._file = SwitchFile(path)
-        self._ended = threading.Event()
+        self._ended = End()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

@@ -18,11 +18,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
-from typing import Final
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, Never, TypeVar
 
 from taskd_net import fork
 from taskd_net.codes import NodeError
+from taskd_net.waiting import taken
+
+T = TypeVar("T")
 
 _SENT: Final = signal.valid_signals() - {
     signal.SIGABRT,
@@ -96,6 +99,96 @@ def executor() -> ThreadPoolExecutor:
         thread_name_prefix="taskd_net executor",
         initializer=None if mask is None else partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask),
     )
+
+
+def uninterrupted(work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
+    """Do something that no exception of a signal handler ends halfway: those are raised in the main thread alone.
+
+    Args:
+        work: done in a thread for the moment, if this is the main thread. It goes on after such an exception here.
+        undo: done after it then, before the exception is raised.
+
+    Raises:
+        BaseException: of `work`, or of a signal handler.
+    """
+    # As the interpreter ends, no thread runs that is started.
+    if threading.current_thread() is not threading.main_thread() or sys.is_finalizing():
+        return work()
+    task = _Task(work)
+    try:
+        task.begin("start or end")
+        result = taken(task.result)
+    except BaseException:
+        _undo(task, undo)
+        raise
+    return result()
+
+
+def _undo(task: _Task[T], undo: Callable[[], object] | None) -> None:
+    if undo is None or task.claim():  # it never begins
+        return
+    last = _Task(lambda: (task.ended.get(), undo()))
+    last.begin("undo")
+    taken(last.result)
+
+
+class _Task(Generic[T]):
+    """Work in a thread for the moment. Its queues are in C: no exception of a signal handler leaves them half changed.
+
+    Attributes:
+        result: gets a function with the result, or one that raises.
+        ended: gets an element then, too.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._claim = SimpleQueue[None]()
+        self._claim.put(None)
+        self.result: SimpleQueue[Callable[[], T]] = SimpleQueue()
+        self.ended = SimpleQueue[None]()
+
+    def claim(self) -> bool:
+        """Take the right to do the work; True for the first caller."""
+        try:
+            self._claim.get_nowait()
+        except Empty:
+            return False
+        return True
+
+    def begin(self, name: str) -> None:
+        """Start the thread, or do the work here at a limit of threads or memory.
+
+        `Thread.start` waits, and is not interrupted without harm, so another thread calls it.
+        """
+        try:
+            _thread.start_new_thread(self._start, (f"taskd_net {name}",))
+        except (RuntimeError, MemoryError):
+            self._run()
+
+    def _start(self, name: str) -> None:
+        try:
+            start(self._run, name)
+        except NodeError:  # at the limit of threads
+            self._run()
+
+    def _run(self) -> None:
+        if not self.claim():
+            return
+        result: Callable[[], T]
+        try:
+            result = partial(_same, self._work())
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+            result = partial(_raise, error)
+        self.ended.put(None)
+        self.result.put(result)
+
+
+def _same(value: T) -> T:
+    return value
+
+
+def _raise(error: BaseException) -> Never:
+    raise error
 
 
 def _in_forked_child() -> None:

@@ -7,6 +7,7 @@ thread goes into a wait, does not interrupt the wait; its handler would run when
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
@@ -30,3 +31,29 @@ def taken(waiting: SimpleQueue[T]) -> T:
             return waiting.get(timeout=HANDLER_LATE_S)
         except Empty:
             continue
+
+
+class End:
+    """A flag that one thread waits for, and any other may set.
+
+    `threading.Event` has a lock in Python, which the exception of a signal handler in `set` would leave locked.
+    """
+
+    def __init__(self) -> None:
+        self._set = False
+        self._waiter = SimpleQueue[None]()
+
+    def set(self) -> None:
+        """Set it, and wake the thread that waits."""
+        self._set = True
+        self._waiter.put(None)
+
+    def is_set(self) -> bool:
+        """True after `set`."""
+        return self._set
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is set, for some seconds at most."""
+        if not self._set:
+            with suppress(Empty):
+                self._waiter.get(timeout=seconds)

@@ -122,5 +122,4 @@ def test_every_lock_of_the_package_is_of_this_kind() -> None:
             if name == "os.register_at_fork":
                 assert isinstance(node, ast.Call)
                 assert [keyword.arg for keyword in node.keywords] == ["after_in_child"], path
-    assert {name for path, name in found if path != "fork.py"} == {"fork.Lock"}
-    assert {name for path, name in found if path == "fork.py"} == {"threading.RLock"}
+    assert {name for _, name in found} == {"fork.Lock"}

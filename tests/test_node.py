@@ -3,10 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
+from typing import Any
 
 import pytest
 
-from taskd_net import Ack, MeshError, Message, NetworkError, NodeClosed, Position, Retry
+from taskd_net import (
+    Ack,
+    ArgumentTypeError,
+    BlockingNode,
+    MeshError,
+    Message,
+    NetworkError,
+    Node,
+    NodeClosed,
+    NodeConfig,
+    Position,
+    Retry,
+)
 from taskd_net.core.frame import Frame
 from taskd_net.wire.codec import write_message
 from tests.peers.mesh import Mesh, free_address, soon
@@ -134,3 +147,21 @@ async def test_two_receivers_share_the_inbox(mesh: Mesh) -> None:
     for body in ("a", "b"):
         assert (await mgr.send(body, to=worker.position)).ok
     assert sorted(message.body for message in await soon(asyncio.gather(*both))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [Node, BlockingNode])
+def test_configuration_of_a_wrong_kind_is_an_error(kind: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"config is 'Worker/0/0'; expected a NodeConfig"):
+        kind("Worker/0/0")
+
+
+def test_confirmed_and_refused_messages_of_a_wrong_kind_are_an_error() -> None:
+    node: Any = Node(NodeConfig.mgr(listen="127.0.0.1:0"))
+    with pytest.raises(ArgumentTypeError, match=r"messages is 3; expected received Messages"):
+        node.confirm(3)
+    with pytest.raises(ArgumentTypeError, match=r"message is 'uuid'; expected a received Message"):
+        node.confirm(["uuid"])
+    with pytest.raises(ArgumentTypeError, match=r"message is None; expected a received Message"):
+        node.refuse(None, "no")
+    with pytest.raises(ArgumentTypeError, match=r"reason is 4; expected a text"):
+        node.refuse(None, 4)

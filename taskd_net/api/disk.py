@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from taskd_net import job_limits, logs, threads
 from taskd_net.api.member import log
 from taskd_net.position import is_rank
+from taskd_net.waiting import End
 
 PATH: Final = "TASKD_NET_PROFILING_PATH"
 MOUNTED: Final = Path("/user/cluster-info/profiling")
@@ -47,7 +48,7 @@ def folder() -> Path:
     return Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH).absolute() / "profiling"
 
 
-def prune(profiling: Path, limit: int, ended: threading.Event | None = None) -> int:
+def prune(profiling: Path, limit: int, ended: End | None = None) -> int:
     """Remove the oldest files until all together have at most `limit` bytes, or only the newest of each rank are left.
 
     Args:
@@ -85,7 +86,7 @@ class Pruner:
     def __init__(self, limit_mb: int) -> None:
         self._limit = limit_mb * 1024 * 1024
         self._folder = folder()
-        self._ended = threading.Event()
+        self._ended = End()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
-from taskd_net import fork, limits, logs, unfit
-from taskd_net.blocking import BlockingNode
+from taskd_net import fork, limits, logs, threads, unfit
+from taskd_net.blocking import BlockingNode, opened
 from taskd_net.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
 from taskd_net.logger import get_logger
 
@@ -135,10 +135,18 @@ class Slot(Generic[M]):
         with self._changing:
             if self._member is not None:
                 raise Refused(f"it has been initialised already; destroy_taskd_{self._role} first")
+            before = opened()
             _log_file.enter(log_file)
             try:
                 self._member = make()
-            except Exception as error:
+            except BaseException as error:
+                if self._member is not None:
+                    raise
+                for node in opened() - before:  # of a member that is half made
+                    node.close()
+                if not isinstance(error, Exception) or by_signal(error):
+                    _log_file.leave()
+                    raise
                 _report(f"init_taskd_{self._role}", error)
                 _log_file.leave()
                 raise _Reported from error
@@ -173,6 +181,11 @@ class Slot(Generic[M]):
         # Without the lock: the handler to wait for may be about to call in here.
         try:
             held.close()
+        except Refused:
+            raise
+        except BaseException:
+            threads.uninterrupted(held.close)
+            raise
         finally:
             _log_file.leave()
 
@@ -194,6 +207,14 @@ class _LogFile:
 
     def enter(self, file_name: str) -> None:
         """Begin to log, unless the application or an earlier member has done so."""
+        # The lock of `logging` is one in Python.
+        threads.uninterrupted(partial(self._enter, file_name), self._leave)
+
+    def leave(self) -> None:
+        """End it with the last member."""
+        threads.uninterrupted(self._leave)
+
+    def _enter(self, file_name: str) -> None:
         with self._changing:
             self._users += 1
             if self._users > 1 or logs.started():
@@ -205,8 +226,7 @@ class _LogFile:
                 # A log that cannot be written is no reason to train without a mesh.
                 log.warning("no_log_file", reason=str(error))
 
-    def leave(self) -> None:
-        """End it with the last member."""
+    def _leave(self) -> None:
         with self._changing:
             self._users -= 1
             if self._users == 0 and self._ours:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from typing import Final
 
-from taskd_net import upstreams
+from taskd_net import threads, upstreams
 from taskd_net.address import Address
 from taskd_net.api import arguments
 from taskd_net.api.member import Refused, Slot, log
@@ -146,8 +147,10 @@ def make_way() -> None:
 
 def _identify(address: Address, tls: Tls | None) -> Found:
     """Identify a listener, in the loop of this process's nodes."""
-    loop = shared.acquire()
+    user = object()
+    release = partial(shared.release, user)
+    loop = threads.uninterrupted(partial(shared.acquire, user), release)
     try:
         return asyncio.run_coroutine_threadsafe(identify(address, IDENTIFY_S, tls), loop).result()
     finally:
-        shared.release()
+        threads.uninterrupted(release)

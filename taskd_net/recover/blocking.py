@@ -7,9 +7,10 @@ import atexit
 import concurrent.futures
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from taskd_net import fork, job_limits
+from taskd_net import fork, job_limits, threads
 from taskd_net.address import Address
 from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
@@ -87,6 +88,7 @@ class DLRecoverManager(Reporter):
         )
         self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._user = object()
         self._closed = False
         self._running: asyncio.Task[None] | None = None
         self._calls: set[concurrent.futures.Future[Any]] = set()
@@ -174,7 +176,7 @@ class DLRecoverManager(Reporter):
         if loop is None:
             return
         asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        shared.release()
+        threads.uninterrupted(partial(shared.release, self._user))
 
     def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
         if self._is_void(rpc, self._client.stream):
@@ -335,7 +337,8 @@ class DLRecoverManager(Reporter):
         if shared.runs_here():
             raise NodeError("a call from the background thread would wait for itself")
         if self._loop is None:
-            self._loop = shared.acquire()
+            user = self._user
+            self._loop = threads.uninterrupted(partial(shared.acquire, user), partial(shared.release, user))
         return self._loop
 
 

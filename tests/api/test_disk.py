@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from taskd_net import api, job_limits
 from taskd_net.api import disk, worker
+from taskd_net.waiting import End
 from tests.api.conftest import SOON, rank_3_of_8, until
 
 KB = 1000
@@ -101,7 +101,7 @@ def test_file_that_cannot_be_removed_is_made_up_for_by_others(tmp_path: Path, mo
 
 def test_stops_when_it_is_to_end(tmp_path: Path) -> None:
     write(tmp_path, "0", 10)
-    ended = threading.Event()
+    ended = End()
     ended.set()
     assert disk.prune(tmp_path, 0, ended) == 0
 

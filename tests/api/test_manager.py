@@ -237,7 +237,7 @@ def test_destroy_while_the_manager_is_about_to_start(
     """Its node is already being closed: a Manager that started now would leave its state and a thread behind."""
     monkeypatch.setenv("POD_IP", OWN_IP)
     assert api.init_taskd_manager({})
-    lock, ended = manager.slot.member.node._closing._lock, list[Future[bool]]()
+    lock, ended = manager.slot.member.node._closing, list[Future[bool]]()
 
     def closing() -> bool:
         free = lock.acquire(blocking=False)
