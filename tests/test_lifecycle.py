@@ -74,12 +74,12 @@ async def test_draining_proxy_takes_in_the_calls_that_had_arrived(mesh: Mesh) ->
 @pytest.mark.oldest
 async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> None:
     """Over the four calls, too. A sender without pauses counts as in time only so long, and keeps nobody."""
-    mgr = await mesh.mgr(inbox=10_000)
+    mgr = await mesh.mgr(inbox=10_000, ack_timeout=60.0)
     proxy = await mesh.proxy(0, mgr, inbox=10_000)
     async with SlowChild("Worker/0/0") as slow, RawChild("Worker/0/1") as child:
         await slow.join(proxy.address or "")
         await child.join(proxy.address or "")
-        sending = asyncio.create_task(mgr.send("slow", to="Worker/0/0", timeout=20.0))
+        sending = asyncio.create_task(mgr.send("slow", to="Worker/0/0", timeout=60.0))
         await soon(slow.asked.wait())
         draining = asyncio.create_task(proxy.drain(20.0))
 

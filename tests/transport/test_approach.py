@@ -106,7 +106,7 @@ async def test_nodes_of_one_process_join_a_slow_parent_with_few_repeated_registe
         ]
         try:
             await soon(asyncio.gather(*(node.start() for node in nodes)))
-            await soon(asyncio.gather(*(node.joined() for node in nodes)))
+            await soon(asyncio.gather(*(node.joined() for node in nodes)), 60.0)
         finally:
             await asyncio.gather(*(node.close() for node in nodes))
         assert parent.registers <= 2 * len(nodes)
