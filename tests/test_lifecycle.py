@@ -75,7 +75,7 @@ async def test_draining_proxy_takes_in_the_calls_that_had_arrived(mesh: Mesh) ->
 async def test_draining_proxy_answers_new_calls_by_their_code(mesh: Mesh) -> None:
     """Over the four calls, too. A sender without pauses counts as in time only so long, and keeps nobody."""
     mgr = await mesh.mgr(inbox=10_000, ack_timeout=60.0)
-    proxy = await mesh.proxy(0, mgr, inbox=10_000)
+    proxy = await mesh.proxy(0, mgr, inbox=10_000, ack_timeout=60.0)  # longer than the drain
     async with SlowChild("Worker/0/0") as slow, RawChild("Worker/0/1") as child:
         await slow.join(proxy.address or "")
         await child.join(proxy.address or "")
