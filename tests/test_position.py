@@ -69,6 +69,12 @@ def test_text_that_is_no_position(text: str) -> None:
         Position.parse(text)
 
 
+@pytest.mark.parametrize("value", [None, 3, b"Worker/0/3", Position.mgr()])
+def test_value_that_is_no_text_is_no_position(value: object) -> None:
+    with pytest.raises(ArgumentTypeError, match=r"^the position is .*; expected a text, e\.g\. Worker/0/3$"):
+        Position.parse(value)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
