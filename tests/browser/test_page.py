@@ -360,7 +360,10 @@ async def test_devices_with_a_fault_say_what_since_when_and_why(chromium: Browse
         assert undated[:3] == [
             [
                 "host-a/Ascend910-1 (node 1, rank 3)",
-                "isolated since 22:13:30; L6 SeparateNPU 8C1F8609; the code is listed as SeparateNPU",
+                (
+                    "isolated since 22:13:30; L6 SeparateNPU 8C1F8609; the code is listed as SeparateNPU; "
+                    "reported by Agent/1"
+                ),
                 "1",
             ],
             [
