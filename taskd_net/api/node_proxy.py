@@ -41,7 +41,7 @@ SILENT_S: Final = 30.0
 """Seconds in which a listener that does not answer is asked again: on a busy host, or while the Proxy is stopped."""
 
 AGAIN_S: Final = 0.2
-"""Seconds until the next question."""
+"""Seconds between two questions, as a listener that ends each connection at once would be asked without a pause."""
 
 slot: Final[Slot[BlockingNode]] = Slot("proxy")
 
@@ -121,7 +121,7 @@ class AgentsProxy:
         address, until = Address.parse(self._listen), time.monotonic() + SILENT_S
         found = _identify(address, tls)
         while found.kind in (Kind.SILENT, Kind.NONE) and time.monotonic() < until:
-            time.sleep(AGAIN_S)  # a refused connection is an answer at once
+            time.sleep(AGAIN_S)
             found = _identify(address, tls)
         due = Position.proxy(self._server_rank)
         holder = found.kind.value if found.about is None else str(found.about.position)

@@ -33,7 +33,7 @@ from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from taskd_net.jobs.state import State
 from taskd_net.jobs.streams import Streams
 from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Replace, Reply, Reset, Restarts, StepBegun, StepEnded
-from taskd_net.position import Role
+from taskd_net.position import Role, is_rank
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
@@ -235,7 +235,9 @@ class Job:
 
     def _report(self, report: Reported) -> bool:
         current, src = self.state, report.src
-        leaving = src.role == Role.AGENT and current.outbox.has(str(src), vocabulary.EXIT)
+        # As a number: a rank may come with zeros before it.
+        named = src.role == Role.AGENT and is_rank(src.server_rank)
+        leaving = named and current.outbox.has(traffic.agent(int(src.server_rank)), vocabulary.EXIT)
         taken = current.records.take(current.now, report, leaving=leaving)
         if taken is Taken.NEW_PROCESS:
             node = int(src.server_rank)

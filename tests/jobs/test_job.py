@@ -159,6 +159,17 @@ def test_an_agent_of_the_original_gets_its_210_in_any_order_of_its_reports(
     assert not scene.job.state.outbox.by_target and not scene.job.state.records.asking
 
 
+@pytest.mark.parametrize("src", ["Agent/1", "Agent/01", "Agent/1/0"])
+def test_a_201_while_the_203_is_on_its_way_takes_nothing_back(src: str) -> None:
+    scene = started(0, 1)
+    scene.away.add("Agent/1")
+    scene.fault(1, 3)
+    scene.settle()
+    scene.report(src, "STATUS", 201, "3")
+    assert scene.job.state.outbox.codes_to("Agent/1") == [203]
+    assert scene.job.state.records.exited == {1} and not scene.job.state.records.asking
+
+
 def test_a_201_that_is_sent_again_is_not_that_of_the_next_process() -> None:
     scene = started(0, 1)
     asked = Reported(Position.agent(1), "STATUS", 201, "3", {}, "m4")

@@ -52,7 +52,7 @@ async def test_node_that_stands_still_takes_in_a_backlog_nevertheless() -> None:
     many = 24
 
     def come(left: int) -> None:
-        time.sleep(1.5 * limits.DRAIN_CATCH_UP_S / many)
+        time.sleep(1.5 * limits.DRAIN_CATCH_UP_S / many)  # the loop itself stands still
         arrive(calls)
         if left > 1:
             asyncio.get_running_loop().call_soon(come, left - 1)
