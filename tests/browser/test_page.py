@@ -368,7 +368,7 @@ async def test_devices_with_a_fault_say_what_since_when_and_why(chromium: Browse
             ],
             [
                 "host-b/Ascend910-7 (node 1)",
-                f"isolated since 22:15:00; ManuallySeparateNPU 8C1F8609; {hostile}",
+                f"isolated since 22:15:00; ManuallySeparateNPU 8C1F8609; {hostile}; reported by Agent/1",
                 "1",
             ],
             [
