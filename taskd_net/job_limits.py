@@ -294,6 +294,10 @@ CLUSTERD_PAUSE_S: Final = 1.0
 CLUSTERD_PAUSE_MOST_S: Final = 10.0
 """Seconds of that pause at most, and those after a health check without an answer."""
 
+CLUSTERD_SETTLED_S: Final = 0.2
+"""Seconds from a subscription to the first report of a fault, and from the end of a stream for operations to the next.
+ClusterD loses the ranks of a report in the first 0.1 s, while it resets the machine of the job."""
+
 CLUSTERD_HEALTH_S: Final = 1.0
 """Seconds between two health checks, as TaskD's client."""
 

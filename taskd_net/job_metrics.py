@@ -129,6 +129,7 @@ def _clusterd(client: ClusterdView) -> Iterator[Metric]:
         ("keep_alives", "Signs of life of ClusterD.", client.keep_alives),
         ("unknown_actions", "Actions of orders that this release does not know.", client.unknown_actions),
         ("failed_actions", "Actions whose controller has raised, or does not exist.", client.failed_actions),
-        ("reconnects", "Streams of signals after the first one.", client.reconnects),
+        ("reconnects", "Streams of signals after the first one, without those after a round.", client.reconnects),
+        ("rounds", "Streams of signals that were opened at the end of a round.", client.rounds),
     ):
         yield CounterMetricFamily(f"taskd_net_job_clusterd_{name}", text, number)

@@ -167,7 +167,8 @@ class ClusterdView:
         failed_actions: actions whose controller or handler has raised, or does not exist.
         reports_sent, reports_refused, reports_unanswered: attempts at reports and results, by ClusterD's answer.
         reports_void: reports that were not sent, because the stream of their order has ended.
-        reconnects: streams of signals that were opened after the first one.
+        reconnects: streams of signals that were opened after the first one, but for those of `rounds`.
+        rounds: streams of signals that were opened because ClusterD had ended a round, and the stream with it.
     """
 
     address: str = ""
@@ -184,6 +185,7 @@ class ClusterdView:
     reports_unanswered: int = 0
     reports_void: int = 0
     reconnects: int = 0
+    rounds: int = 0
 
     @property
     def orders(self) -> dict[str, int]:

@@ -86,5 +86,6 @@ def test_clients_of_clusterd_are_counted() -> None:
         "_orders_total,repeated": 1, "_orders_total,foreign": 2, "_orders_total,unreadable": 3,
         "_reports_total,sent": 5, "_reports_total,refused": 1, "_reports_total,unanswered": 4, "_reports_total,void": 1,
         "_keep_alives_total": 40, "_unknown_actions_total": 1, "_failed_actions_total": 2, "_reconnects_total": 6,
+        "_rounds_total": 7,
     }  # fmt: skip
     assert not [metric.name for metric in job_metrics(JobView()) if "clusterd" in metric.name]

@@ -171,6 +171,7 @@ def _clusterd(client: ClusterdView) -> Document:
         "failed_actions": client.failed_actions,
         "reports": client.reports,
         "reconnects": client.reconnects,
+        "rounds": client.rounds,
     }
 
 

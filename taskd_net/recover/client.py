@@ -35,6 +35,7 @@ UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 StreamCall: TypeAlias = "grpc.aio.UnaryStreamMultiCallable[bytes, bytes]"
 
 _CALLS: Final = {Step.INIT: rpcs.INIT, Step.REGISTER: rpcs.REGISTER, Step.HEALTH_CHECK: rpcs.HEALTH_CHECK}
+_TAKEN_OVER: Final = ("taken over",)
 _OPERATIONS: Final = (rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS)
 
 
@@ -100,6 +101,10 @@ class Client:
         self._ending: dict[asyncio.Task[None], grpc.aio.Channel] = {}
         self._closed = False
         self._stale = False
+        # The last Init of this connection was answered.
+        self._initialized = asyncio.Event()
+        self._settled = 0.0
+        self._round_over = False
         self._said: tuple[object, ...] = ()
 
     @property
@@ -139,6 +144,8 @@ class Client:
             raise ClusterdError(f"{rpc.name}: the client is closed")
         outcome = "unanswered"
         try:
+            if rpc is rpcs.PROCESS_FAULT:
+                await asyncio.sleep(self._settled - time.monotonic())
             status = await self._answer(rpc, request, job_limits.CLUSTERD_CALL_S if seconds is None else seconds)
             outcome = "sent" if status.code == Code.OK else "refused"
             return status
@@ -224,19 +231,24 @@ class Client:
     async def _drop(self) -> None:
         """End the streams, and the connection. Another call may open a next one, which waits for gRPC's own pause."""
         self._stale = True
-        streams, self._streams = self._streams, []
+        self._initialized.clear()
         self._has_switch = False
-        for stream in streams:
-            stream.cancel()
-        if streams:
-            self._ended()
-            await asyncio.wait(streams)
+        await self._end_streams()
         channel, self._channel = self._channel, None
         if channel is not None:
             # Reports that ClusterD may have taken get their answers.
             ending = asyncio.create_task(channel.close(job_limits.CLUSTERD_REPORT_S))
             self._ending[ending] = channel
             ending.add_done_callback(self._ending.pop)
+
+    async def _end_streams(self) -> None:
+        """End the stream of signals and those beside it; the profiling switch has one of its own."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.cancel()
+        if streams:
+            self._ended()
+            await asyncio.wait(streams)
 
     # ---- the life of the subscription
 
@@ -303,6 +315,8 @@ class Client:
                 self._log.warning("clusterd_refused", call=call, code=status.code, reason=reason)
         if step is Step.HEALTH_CHECK and status.code != Code.OK:
             await self._drop()
+        if step is Step.INIT:
+            self._initialized.set()
         self._life.answered(now(), step, status.code)
 
     async def _subscribe(self) -> None:
@@ -312,20 +326,30 @@ class Client:
             streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in _OPERATIONS]
         self._streams = streams
         self.counters.streams += 1
-        self._life.opened(time.monotonic())
-        if self._is_news("subscribed"):
+        self.counters.rounds += self._round_over
+        now, self._round_over = time.monotonic(), False
+        self._settled = now + job_limits.CLUSTERD_SETTLED_S
+        self._life.opened(now)
+        # Two clients that take the stream from each other are said once.
+        if self._said != _TAKEN_OVER and self._is_news("subscribed"):
             self._log.info("clusterd_subscribed")
 
     async def _stream_ended(self, signals: asyncio.Task[None]) -> None:
-        error = None if signals.cancelled() else signals.exception()
-        if error is not None and not isinstance(error, ClusterdError):
+        error = signals.exception()
+        if error is None:
+            await self._end_streams()
+            self._round_over = self._life.over(time.monotonic())
+            if self._round_over:
+                self._log.info("clusterd_round_over")
+            elif self._is_news(*_TAKEN_OVER):
+                self._log.warning("clusterd_taken_over", reason="another client of this job has subscribed, it seems")
+            return
+        if not isinstance(error, ClusterdError):
             raise error
         await self._drop()
-        status = None if error is None else error.status
-        reason = str(error or "ClusterD has ended the stream of signals")
-        if self._is_news("lost", reason):
-            self._log.warning("clusterd_lost", reason=reason)
-        self._life.ended(time.monotonic(), unreachable=status is grpc.StatusCode.UNAVAILABLE)
+        if self._is_news("lost", str(error)):
+            self._log.warning("clusterd_lost", reason=str(error))
+        self._life.ended(time.monotonic(), unreachable=error.status is grpc.StatusCode.UNAVAILABLE)
 
     async def _can_connect(self) -> bool:
         """True where something listens at the address."""
@@ -340,14 +364,18 @@ class Client:
     # ---- streams
 
     async def _keep(self, rpc: Rpc[Any, Any]) -> None:
-        """Read a stream beside the signals; open it again after a pause, while the connection stands."""
+        """Read a stream beside the signals; open it again after a pause, while the connection stands.
+
+        ClusterD ends it with OK together with the signals, and may end one that it has just begun.
+        """
         request = rpc.request(jobId=self._info.jobId, role=self._info.role)
         breaks, said = 0, ""
         while True:
-            before = self.counters.orders
+            if rpc is rpcs.PROFILING:
+                await self._initialized.wait()
+            before, reason = self.counters.orders, ""
             try:
                 await self._orders(rpc, request)
-                reason = "ClusterD has ended the stream"
             except ClusterdError as error:
                 reason = str(error)
                 if error.status is grpc.StatusCode.UNIMPLEMENTED:
@@ -357,6 +385,10 @@ class Client:
                 if rpc is rpcs.PROFILING:
                     self._has_switch = False
             breaks = 1 if self.counters.orders > before else breaks + 1
+            if breaks == 1 and not reason:
+                await asyncio.sleep(job_limits.CLUSTERD_SETTLED_S)
+                continue
+            reason = reason or "ClusterD has ended the stream again and again"
             if breaks == 1 or reason != said:
                 self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
                 said = reason
@@ -385,6 +417,9 @@ class Client:
         else:
             self._has_switch = self._has_switch or isinstance(message, datatrace_pb2.DataStatusRes)
             self.counters.orders += 1
+            if rpc is rpcs.SIGNALS:
+                self._life.ordered()
+                self._said = () if self._said == _TAKEN_OVER else self._said
             await self._take(event)
 
     def _is_news(self, *state: object) -> bool:

@@ -20,6 +20,7 @@ class Counters:
         failed_actions: actions whose controller or handler has raised, or does not exist.
         reports: attempts at reports and results, by outcome: `sent`, `refused`, `unanswered`; `void` ones are not sent.
         streams: streams of signals that were opened.
+        rounds: those of them that were opened at the end of a round.
     """
 
     orders: int = 0
@@ -29,6 +30,7 @@ class Counters:
     failed_actions: int = 0
     reports: Counter[str] = field(default_factory=Counter)
     streams: int = 0
+    rounds: int = 0
 
     def view(self, address: str, state: str) -> ClusterdView:
         """The counters at this moment.
@@ -51,5 +53,6 @@ class Counters:
             reports_refused=self.reports["refused"],
             reports_unanswered=self.reports["unanswered"],
             reports_void=self.reports["void"],
-            reconnects=max(self.streams - 1, 0),
+            reconnects=max(self.streams - 1 - self.rounds, 0),
+            rounds=self.rounds,
         )

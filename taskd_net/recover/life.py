@@ -3,11 +3,16 @@
 ```
             0              0               opened
    INIT ────────▶ REGISTER ─────▶ SUBSCRIBE ──────▶ READING ◀─┐ health check, each second
-    ▲ │ 403          │ no, 3 times    │                │ └────┘
-    │ └──▶ OFF       ▼                ▼                ▼ the stream broke, the health check failed
+    ▲ │ 403          │ no, 3 times    │  ▲             │ └────┘
+    │ └──▶ OFF       │                │  └─────────────┤ ClusterD has ended the stream: a round is over
+    │                ▼                ▼                ▼ the stream broke, the health check failed
     └──────────────── WAITING ◀───────┴────────────────┘
          the pause is over, or ClusterD can be reached again after a connect, one each second, had failed
 ```
+
+ClusterD ends the stream with the status OK at the end of each round, and when another client of the job subscribes. An
+end after an order is that of a round, and the next stream is opened at once. A stream that has brought no order was
+taken over. The next one is opened after a pause, because two clients would take the stream from each other.
 
 Pure: time is an argument, and a shell makes the calls. It asks `next`, waits until that time, does the step, and says
 what came of it.
@@ -58,6 +63,8 @@ class Life:
         self._off = False
         self._registers = 0
         self._breaks = 0
+        self._has_order = False
+        self._taken_over = 0
 
     @property
     def next(self) -> Next:
@@ -119,8 +126,24 @@ class Life:
         """A message has come over the stream: the next break is a first one."""
         self._breaks = 0
 
+    def ordered(self) -> None:
+        """An order has come over the stream: its end is that of a round."""
+        self._has_order, self._taken_over = True, 0
+
+    def over(self, now: float) -> bool:
+        """ClusterD has ended the stream with OK.
+
+        Returns:
+            True at the end of a round; False where the stream has brought no order, so another client has taken it.
+        """
+        round_over, self._has_order = self._has_order, False
+        self._taken_over += not round_over
+        pause = min(self._taken_over * job_limits.CLUSTERD_PAUSE_S, job_limits.CLUSTERD_PAUSE_MOST_S)
+        self._go(Step.SUBSCRIBE, now if round_over else now + pause)
+        return round_over
+
     def ended(self, now: float, *, unreachable: bool) -> None:
-        """The stream has ended, or could not be opened."""
+        """The stream has broken, or could not be opened."""
         self._breaks += 1
         pause = min(self._breaks * job_limits.CLUSTERD_PAUSE_S, job_limits.CLUSTERD_PAUSE_MOST_S)
         self._wait(now, pause, unreachable=unreachable)
@@ -141,7 +164,7 @@ class Life:
 
     def _wait(self, now: float, pause: float, *, unreachable: bool) -> None:
         """Begin again after a pause."""
-        self._registers = 0
+        self._registers, self._has_order = 0, False
         self._go(Step.INIT, now + pause)
         self._away, self._look = unreachable, now + job_limits.CLUSTERD_LOOK_S
 

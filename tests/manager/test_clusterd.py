@@ -253,7 +253,7 @@ async def test_report_to_an_order_of_an_ended_stream_is_void(
         go.set()
         await until(lambda: codes)
         await until(lambda: not manager.job.state.calls)
-        assert (manager.view().clusterd.reports_void, manager.view().clusterd.reconnects) == (1, 1)
+        assert (manager.view().clusterd.reports_void, manager.view().clusterd.rounds) == (1, 1)
     assert codes == [599]
     assert clusterd.requests(rpcs.STOP_COMPLETE) == []
     assert "clusterd_report_void" in caplog.text

@@ -89,6 +89,7 @@ WHOLE: Final = JobView(
         *(12, 1, 2, 3, 40, 1, 2),
         *(5, 1, 4, 1),
         reconnects=6,
+        rounds=7,
     ),
     fault_mode="grace",
     devices=(

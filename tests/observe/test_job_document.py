@@ -60,6 +60,7 @@ def test_a_job_in_trouble() -> None:
         "failed_actions": 2,
         "reports": {"sent": 5, "refused": 1, "unanswered": 4, "void": 1},
         "reconnects": 6,
+        "rounds": 7,
     }
     own, round_ = found["decisions"]
     assert (own["plugin"], own["restarts_left"], round_["restarts_left"]) == ("Manager", None, 2)

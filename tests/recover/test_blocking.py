@@ -236,7 +236,7 @@ def test_orders_are_carried_out_once_in_the_subscribing_thread(clusterd: Cluster
     thread.join(20.0)
     assert taken == [(Call("stop_train", {3: 1}, "stop"), thread)] * 2
     seen = manager.statistics()
-    assert (seen.taken, seen.repeated, seen.reconnects) == (2, 2, 1)
+    assert (seen.taken, seen.repeated, seen.rounds) == (2, 2, 1)
 
 
 def test_orders_that_nobody_carries_out_are_answered(

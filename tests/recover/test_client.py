@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -140,7 +141,7 @@ async def test_stream_that_clusterd_does_not_know_is_not_asked_for_again(
     assert caplog.text.count("clusterd_stream_unknown") == 1
 
 
-@pytest.mark.parametrize("status", [None, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE])
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE])
 async def test_broken_stream_begins_again_with_init(clusterd: ClusterD, status: grpc.StatusCode | None) -> None:
     async with running(clusterd) as (client, taken):
         for uuid in ("a", "b"):
@@ -150,6 +151,83 @@ async def test_broken_stream_begins_again_with_init(clusterd: ClusterD, status: 
         await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 3)
         assert client.view().reconnects == 2
     assert clusterd.names == ["Init", "Register", "SubscribeProcessManageSignal"] * 3
+
+
+async def test_end_of_a_round_is_no_breakdown(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(clusterd, operations=True) as (client, taken):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
+        for uuid in ("a", "b", "c"):
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal(uuid))
+            assert await taken.get() == Signal(uuid, "stopTrain")
+            for rpc in (rpcs.STRESS_TEST_ORDERS, rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS):
+                clusterd.end(rpc)
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+        for rpc in (rpcs.SIGNALS, rpcs.STRESS_TEST_ORDERS, rpcs.SWITCH_NIC_ORDERS):
+            await asyncio.to_thread(clusterd.wait_for, rpc, 4)
+        seen = client.view()
+        assert (seen.rounds, seen.reconnects, seen.state) == (3, 0, "subscribed")
+    assert [clusterd.names.count(name) for name in ("Init", "Register", rpcs.PROFILING.name)] == [1, 1, 1]
+    assert caplog.text.count("clusterd_round_over") == 3
+    assert caplog.text.count("clusterd_subscribed") == 1
+    assert "clusterd_lost" not in caplog.text and "clusterd_stream_lost" not in caplog.text
+
+
+async def test_two_clients_of_one_job_do_not_fight_without_a_pause(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ClusterD ends the stream of a client when another one subscribes."""
+    caplog.set_level(logging.INFO)
+    async with running(clusterd) as (client, taken):
+        for number in range(1, 4):
+            await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, number)
+            clusterd.end(rpcs.SIGNALS)
+            await until(lambda: client.view().state == "away")
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("a"))
+        await taken.get()
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 5)
+        assert (client.view().rounds, client.view().reconnects) == (1, 3)
+    assert clusterd.names == ["Init", "Register"] + ["SubscribeProcessManageSignal"] * 5
+    assert caplog.text.count("clusterd_taken_over") == 1
+
+
+async def test_client_that_registers_no_longer_begins_with_init(clusterd: ClusterD) -> None:
+    async with running(clusterd) as (_, taken):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("a"))
+        await taken.get()
+        clusterd.answers[rpcs.SIGNALS.name].append(grpc.StatusCode.UNKNOWN)
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 3)
+    subscribe = "SubscribeProcessManageSignal"
+    assert clusterd.names == ["Init", "Register", subscribe, subscribe, "Init", "Register", subscribe]
+
+
+async def test_init_comes_before_the_stream_of_the_profiling_switch(clusterd: ClusterD) -> None:
+    async with running(clusterd, operations=True) as (client, _):
+        for number in (1, 2):
+            await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, number)
+            await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
+            before = len(clusterd.names)
+            await asyncio.to_thread(clusterd.stop)
+            await until(lambda: client.view().state == "away")
+            clusterd.start()
+            await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, number + 1)
+            assert clusterd.names[before:].index("Init") < clusterd.names[before:].index(rpcs.PROFILING.name)
+
+
+async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
+    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ClusterD resets the machine when a stream begins, and loses the ranks of a report meanwhile."""
+    monkeypatch.setattr(job_limits, "CLUSTERD_SETTLED_S", 0.5)
+    async with running(clusterd) as (client, _):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+        began = time.monotonic()
+        await client.call(rpcs.PROCESS_FAULT, wire.ProcessFaultRequest(jobId="J"))
+        first = time.monotonic() - began
+        await client.call(rpcs.PROCESS_FAULT, wire.ProcessFaultRequest(jobId="J"))
+    assert first > 0.3
 
 
 async def test_clusterd_that_was_killed_gets_its_client_back(clusterd: ClusterD) -> None:

@@ -87,6 +87,42 @@ def test_pauses_grow_to_10_seconds_until_a_message_comes() -> None:
     assert life.next == Next(Step.INIT, 101.0)
 
 
+def test_end_of_a_round_subscribes_again_at_once() -> None:
+    life = reading()
+    for now in (1.0, 2.0, 3.0):
+        life.heard()
+        life.ordered()
+        assert life.over(now)
+        assert not life.is_reading
+        assert life.next == Next(Step.SUBSCRIBE, now), "without Init and Register"
+        life.opened(now)
+
+
+def test_stream_that_was_taken_over_is_opened_again_after_a_pause_that_grows() -> None:
+    life = reading()
+    pauses = []
+    for _ in range(12):
+        life.heard()  # a keep-alive
+        assert not life.over(100.0)
+        assert life.next.step is Step.SUBSCRIBE
+        pauses.append(life.next.at - 100.0)
+        life.opened(100.0)
+    assert pauses == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]
+    life.ordered()
+    assert life.over(100.0)
+    life.opened(100.0)
+    assert not life.over(100.0)
+    assert life.next == Next(Step.SUBSCRIBE, 101.0)
+
+
+def test_order_before_a_break_makes_no_end_of_a_round_of_the_next_stream() -> None:
+    life = reading()
+    life.ordered()
+    life.ended(1.0, unreachable=False)
+    life.opened(2.0)
+    assert not life.over(3.0)
+
+
 def test_health_check_without_an_answer_waits_10_seconds() -> None:
     life = reading()
     life.failed(1.0, Step.HEALTH_CHECK, unreachable=False)
