@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, Never, TypeVar
@@ -42,6 +43,12 @@ _SENT: Final = signal.valid_signals() - {
 
 _END_S: Final = 1.0
 """Seconds for the system to take a thread away that has ended: microseconds, unless it is very busy."""
+
+_BEGIN_S: Final = 10.0
+"""Seconds for a thread to begin: it takes microseconds, or for ever if it finds no memory."""
+
+_PIECE: Final = 4096
+"""Bytes that Python takes from the C library, not from a pool of its own."""
 
 _SEE: Final = "see ulimit -u and -v, and pids.max of its control group"
 
@@ -211,16 +218,22 @@ def require_room(count: int) -> None:
     Limits of processes and of memory, of the user and of the control group, have no common answer. The threads of C
     libraries end the process where one cannot be started, so there must be room before one of these begins.
 
+    Each thread takes memory as those would before the next one starts: the C library reserves 64 MiB of addresses for
+    a thread's first piece, if it can, which are then missing for the stack of the next.
+
     Args:
         count: how many.
 
     Raises:
         NodeError: it cannot.
     """
-    gate, ended, started = fork.Lock(), SimpleQueue[int](), 0
+    gate, begun, ended, started = fork.Lock(), SimpleQueue[None](), SimpleQueue[int](), 0
 
     def wait() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SENT)
+        with suppress(MemoryError):  # the next thread has no room either
+            bytearray(_PIECE)
+        begun.put(None)
         with gate:
             ended.put(threading.get_native_id())
 
@@ -229,12 +242,16 @@ def require_room(count: int) -> None:
             for _ in range(count):
                 _thread.start_new_thread(wait, ())
                 started += 1
-    except (RuntimeError, MemoryError):
+                begun.get(timeout=_BEGIN_S)
+    except (RuntimeError, MemoryError, Empty):  # empty: a thread of Python's that had no memory to begin
         raise NodeError(f"the process can start {started} more threads; expected {count}: {_SEE}") from None
     finally:
         # They count in the limits until the system has taken them away.
         give_up_at = time.monotonic() + _END_S
         for _ in range(started):
-            number = ended.get()
+            try:
+                number = ended.get(timeout=max(0.0, give_up_at - time.monotonic()))
+            except Empty:
+                break
             while os.path.exists(f"/proc/self/task/{number}") and time.monotonic() < give_up_at:  # noqa: PTH110 - slower
                 time.sleep(0)

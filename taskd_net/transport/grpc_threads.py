@@ -15,8 +15,8 @@ from taskd_net import descriptors, threads
 
 User: TypeAlias = grpc.aio.Channel | grpc.aio.Server
 
-_OTHERS: Final = 4
-"""Threads beside gRPC's pool: its timers, the growth of the pool, look-ups of names, and grpc.aio's poller."""
+_OTHERS: Final = 8
+"""Threads beside gRPC's pool: its timers, the growth of the pool, look-ups of names, grpc.aio's poller, four to spare."""
 
 _users: Final[WeakSet[User]] = WeakSet()
 
