@@ -311,6 +311,10 @@ CLUSTERD_ORDERS: Final = 512
 CLUSTERD_WAITING: Final = 16_384
 """Orders that wait for the application at most; ClusterD sends the next one after its machine has moved on."""
 
+FAULT_UNREPORTED_S: Final = 3.0
+"""Seconds from an Agent's report of failed ranks to the Manager's own report to ClusterD: time for the framework to
+report them."""
+
 REPORT_ATTEMPTS: Final = 4
 """Times that a report of the controller is sent to ClusterD, as by TaskD's Manager."""
 

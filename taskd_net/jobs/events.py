@@ -233,7 +233,28 @@ class MachineReset:
     """
 
 
-Underway = Acknowledged | CallEnded | DecidesAgain | MachineReset
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A stream of ClusterD's signals has begun. ClusterD knows nothing of a round before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsReported:
+    """ClusterD is told of faulty ranks.
+
+    Args:
+        ranks: type of fault by global rank.
+    """
+
+    ranks: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The training framework has carried a strategy out, and the training goes on."""
+
+
+Underway = Acknowledged | CallEnded | DecidesAgain | MachineReset | Subscribed | FaultsReported | Recovered
 """Events of orders that are under way."""
 
 OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded

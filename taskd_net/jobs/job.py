@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import events, state, times, traffic
-from taskd_net.jobs.device_state import Place
+from taskd_net.jobs.device_state import Place, ranks_of_node
 from taskd_net.jobs.devices import Devices
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -17,14 +17,18 @@ from taskd_net.jobs.events import (
     DeviceEvent,
     DeviceReleased,
     Event,
+    FaultsReported,
     MachineReset,
     ProfilingSwitch,
+    Recovered,
     Reported,
     RetryTime,
     Signal,
     StressTest,
+    Subscribed,
     SwitchNic,
 )
+from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.records import Taken
@@ -32,10 +36,24 @@ from taskd_net.jobs.reporters import RegisteredDevices
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
 from taskd_net.jobs.state import State
 from taskd_net.jobs.streams import Streams
-from taskd_net.jobs.traffic import Call, Command, Item, Outcome, Replace, Reply, Reset, Restarts, StepBegun, StepEnded
+from taskd_net.jobs.traffic import (
+    Call,
+    Command,
+    Item,
+    Outcome,
+    Replace,
+    Reply,
+    ReportFaults,
+    Reset,
+    Restarts,
+    StepBegun,
+    StepEnded,
+)
 from taskd_net.position import Role, is_rank
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
+OTHER_FAULT: Final = 1
+"""ClusterD's type of a fault that is none of memory or network."""
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
 
@@ -166,6 +184,16 @@ class Job:
                 begun = current.paused or current.switch_nic.uuid or current.stress_test.uuid
                 current.dirty = current.dirty or bool(begun)
                 current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
+                current.open_faults.end()
+            case Subscribed():
+                current.to_report |= current.open_faults.begin()
+                current.dirty = True
+            case FaultsReported():
+                current.open_faults.reported(event.ranks)
+                current.dirty = True
+            case Recovered():
+                current.open_faults.answered()
+                current.dirty = True
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():
@@ -220,12 +248,17 @@ class Job:
             current.signal = current.signals.pop(0)
             again = self._run(outcome)
         self._start_agents(outcome)
+        report_at = self._report_faults(outcome)
         current.records.forget_changes()
         outcome.withdrawn, current.outbox.withdrawn = current.outbox.withdrawn, []
         current.dirty = self.devices.stepped
         outcome.faults, outcome.fault_counts = self.devices.taken_out()
         snapshot = self._snapshot()
-        deadlines = [current.paused_until or INFINITY, *(plugin.deadline(snapshot) for plugin in self.plugins)]
+        deadlines = [
+            current.paused_until or INFINITY,
+            report_at,
+            *(plugin.deadline(snapshot) for plugin in self.plugins),
+        ]
         # A deadline in the past is that of a plugin whose stream is taken, or that is barred.
         soon = current.now + self.config.interval
         looks = [deadline if deadline > current.now else soon for deadline in deadlines]
@@ -241,6 +274,7 @@ class Job:
         taken = current.records.take(current.now, report, leaving=leaving)
         if taken is Taken.NEW_PROCESS:
             node = int(src.server_rank)
+            current.open_faults.replaced(self._ranks_of(node) if src.role == Role.AGENT else ())
             if src.role == Role.WORKER:
                 current.outbox.void(traffic.worker(node, int(src.process_rank)))
             else:
@@ -293,6 +327,7 @@ class Job:
             if pauses:
                 self._hold_back()
         else:
+            current.to_report |= current.open_faults.take(fresh)
             current.signals.append(fresh)
         return True
 
@@ -329,7 +364,7 @@ class Job:
                 ended = answers if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
-                outcome.answered += self._unanswered(answers)
+                outcome.answered += [fault.at for fault in self._unanswered(answers).values()]
                 command = item.signed(current.uuid(), owner, self._receiver(item, agents))
                 current.outbox.add(current.now, command)
                 outcome.commands.append(command)
@@ -349,6 +384,11 @@ class Job:
                 outcome.calls.append(item)
                 if item.name in traffic.REPORTED:
                     current.calls[item.name] = item
+                elif item.name == "destroy":
+                    current.open_faults.answered()
+            case ReportFaults():
+                current.open_faults.reported(item.ranks)
+                outcome.reports.append(item)
             case Restarts():
                 current.records.restarts = item.left
                 if item.everybody:
@@ -376,11 +416,43 @@ class Job:
         agent = self.state.records.agents.get(agents[0]) if agents and command.destination.unicast else None
         return {vocabulary.MEANT_FOR: agent.incarnation} if agent is not None and agent.incarnation else {}
 
-    def _unanswered(self, ranks: list[int]) -> list[float]:
-        """Times of arrival of the faults of these Agents that no command on its way answers."""
+    def _unanswered(self, nodes: Iterable[int]) -> dict[int, Fault]:
+        """The faults of these Agents that no command on its way answers, by node."""
         records, codes = self.state.records, self.state.outbox.codes_to
-        open_ = (rank for rank in ranks if rank in records.faulty and _ANSWERS.isdisjoint(codes(traffic.agent(rank))))
-        return [fault.at for rank in open_ if (fault := records.agents[rank].fault) is not None]
+        open_ = (node for node in nodes if node in records.faulty and _ANSWERS.isdisjoint(codes(traffic.agent(node))))
+        return {node: fault for node in open_ if (fault := records.agents[node].fault) is not None}
+
+    def _report_faults(self, outcome: Outcome) -> float:
+        """Report faulty ranks to ClusterD: those that it has lost, and those that no training framework reports.
+
+        Returns:
+            The time at which a fault is to be reported next; infinity for none.
+        """
+        current, due = self.state, INFINITY
+        ranks, current.to_report = current.to_report, {}
+        if not self.config.recovers or not current.open_faults.subscribed:
+            return due
+        patience = 0.0 if self.config.in_place else job_limits.FAULT_UNREPORTED_S
+        for node, fault in self._unanswered(sorted(current.records.faulty)).items():
+            unreported = self._global_ranks(node, fault) - current.open_faults.ranks.keys() - ranks.keys()
+            if unreported and fault.at + patience <= current.now:
+                ranks |= dict.fromkeys(sorted(unreported), OTHER_FAULT)
+            elif unreported:
+                due = min(due, fault.at + patience)
+        if ranks:
+            self._carry_out("", ReportFaults(ranks), outcome)
+        return due
+
+    def _global_ranks(self, node: int, fault: Fault) -> set[int]:
+        """The failed ranks of a node: MindSpore's Agents of the original give local ones. All, where none is named."""
+        known, named = self._ranks_of(node), set(fault.ranks)
+        if not named:
+            return set(known)
+        ours = self.state.records.agents[node].incarnation or not known or named <= set(known)
+        return named if ours else {known[rank] for rank in named if rank < len(known)}
+
+    def _ranks_of(self, node: int) -> list[int]:
+        return ranks_of_node(node, self.state.records, self.config.processes_per_node)
 
     def _start_agents(self, outcome: Outcome) -> None:
         """210 to all Agents that ask, unless ClusterD holds them back, or a device of theirs is being reset."""

@@ -10,6 +10,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.jobs.open_faults import OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.outbox import Outbox, Sending
 from taskd_net.jobs.plain import from_plain, to_text
@@ -56,6 +57,8 @@ class State:
         signals: those that came since.
         orders: ClusterD's orders that were taken.
         clusterd_round: commands of ClusterD's last round.
+        open_faults: faulty ranks that no round of ClusterD has answered.
+        to_report: those of them that ClusterD has to hear of again.
         devices: faults of devices.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
@@ -75,6 +78,8 @@ class State:
     signals: list[Signal] = field(default_factory=list)
     orders: Orders = field(default_factory=Orders)
     clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
+    open_faults: OpenFaults = field(default_factory=OpenFaults)
+    to_report: dict[int, int] = field(default_factory=dict)
     devices: DeviceState = field(default_factory=DeviceState)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: Timer = 0.0

@@ -146,6 +146,17 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportFaults:
+    """Faulty ranks that ClusterD has to hear of.
+
+    Args:
+        ranks: type of fault by global rank.
+    """
+
+    ranks: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """A reset of a device, by the user's hook.
 
@@ -217,7 +228,7 @@ class Retried:
     """The present RetryTime needs no restart: one of everybody has come after it."""
 
 
-Item = Command | Call | Reply | Restarts | Retried | Reset | Replace | StepBegun | StepEnded
+Item = Command | Call | Reply | ReportFaults | Restarts | Retried | Reset | Replace | StepBegun | StepEnded
 """A decision of a plugin."""
 
 
@@ -242,6 +253,7 @@ class Outcome:
         commands: messages to send, once each; those with a uuid that was sent before are resends.
         calls: calls of the controller. They have no resends, because the controller ends with this process.
         replies: requests to ClusterD.
+        reports: faulty ranks that ClusterD has to hear of. They are not repeated: the next stream brings them again.
         resets: resets of devices. They are not repeated: one whose end is unknown has failed.
         notices: lines for the log.
         decided: the new decisions of all kinds, each with the name of its plugin (empty for the Job's own), in order.
@@ -254,6 +266,7 @@ class Outcome:
     commands: list[Command] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    reports: list[ReportFaults] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
     decided: list[tuple[str, Item]] = field(default_factory=list)

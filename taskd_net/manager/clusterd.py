@@ -27,14 +27,17 @@ from taskd_net.jobs.events import (
     CallEnded,
     DecidesAgain,
     Event,
+    FaultsReported,
     MachineReset,
     ProfilingSwitch,
+    Recovered,
     Signal,
     StressTest,
+    Subscribed,
     SwitchNic,
 )
 from taskd_net.jobs.job import Job
-from taskd_net.jobs.traffic import Call, Reply
+from taskd_net.jobs.traffic import Call, Reply, ReportFaults
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.framework import Framework
@@ -45,7 +48,7 @@ from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
-from taskd_net.recover.reporter import ENDED_BY, Reporter, has_retry_failed
+from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
@@ -97,6 +100,7 @@ class Clusterd(Reporter):
             operations=True,
             off_again=job_limits.CLUSTERD_OFF_S,
             registered=self._registered,
+            opened=self._opened,
             ended=self._stream_ended,
         )
         self._loop = asyncio.get_running_loop()
@@ -149,6 +153,12 @@ class Clusterd(Reporter):
             self._spawn(self._send_reply(reply, self._asked.get(reply.rpc)), f"replies {reply.rpc}")
         return False
 
+    def report(self, report: ReportFaults) -> None:
+        """Tell ClusterD of faulty ranks."""
+        self._log.info("clusterd_fault_reported", ranks=sorted(report.ranks))
+        request = reports.process_fault(self._job_id, report.ranks)
+        self._spawn(self._report_fault(request), "reports a fault")
+
     def look(self) -> ProfilingSwitch | None:
         """The profiling switch of the platform's file, if it has changed; None while ClusterD says it."""
         if self.client.profiling:
@@ -174,6 +184,10 @@ class Clusterd(Reporter):
         try:
             if has_retry_failed(request):
                 self._take(DecidesAgain())
+            if has_recovered(request) and not self._is_void(rpc, self.client.stream):
+                self._take(Recovered())
+            if ranks := faults_of(request):
+                self._take(FaultsReported(ranks))
             for left in reversed(range(attempts)):
                 if self._closing:
                     raise NodeError("the Manager is closed")
@@ -191,6 +205,12 @@ class Clusterd(Reporter):
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._take(CallEnded(ENDED_BY.get(rpc.name, ())))
+
+    async def _report_fault(self, request: recover_pb2.ProcessFaultRequest) -> None:
+        try:
+            await self._send_report(rpcs.PROCESS_FAULT, request)
+        except (ClusterdError, NodeError) as error:  # the next stream of signals is the next try
+            self._log.error("clusterd_report_failed", call=rpcs.PROCESS_FAULT.name, reason=str(error))
 
     # ---- inside
 
@@ -251,6 +271,9 @@ class Clusterd(Reporter):
             except ClusterdError as error:
                 self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
             self._take(CallEnded((call.name,)))
+
+    def _opened(self) -> None:
+        self._take(Subscribed())
 
     def _stream_ended(self) -> None:
         """ClusterD resets the job's machine, or is gone: what it has begun ends here, whether it comes back or not."""

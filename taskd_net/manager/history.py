@@ -23,11 +23,15 @@ from taskd_net.jobs.events import (
     RetryTime,
     Signal,
     StressTest,
+    Subscribed,
     SwitchNic,
 )
-from taskd_net.jobs.traffic import Call, Command, Item, Replace, Reply, Reset, Restarts
+from taskd_net.jobs.traffic import Call, Command, Item, Replace, Reply, ReportFaults, Reset, Restarts
 from taskd_net.position import Position
 from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
+
+_Other = Call | Reply | ReportFaults | Reset | Replace
+"""Decisions that are shown in words."""
 
 
 class History:
@@ -76,7 +80,7 @@ class History:
                 MessageView(item.to, item.code, item.message[: job_limits.SHOWN_CHARS], item.uuid)
                 for item in commands[: job_limits.MESSAGES_SHOWN]
             )
-            other = [item for item in items if isinstance(item, Call | Reply | Reset | Replace)]
+            other = [item for item in items if isinstance(item, _Other)]
             calls = tuple(map(_words, other[: job_limits.MESSAGES_SHOWN]))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
             self._decisions[self._last] = _Entry(
@@ -148,6 +152,8 @@ def cause(event: Event) -> str:
             text = f"ClusterD asks for a stress test of {len(event.ops)} ranks"
         case ProfilingSwitch():
             text = f"profiling switch {event.state:02}"
+        case Subscribed():
+            text = "a stream of ClusterD's signals has begun"
         case MachineReset():
             text = "the stream of ClusterD's signals has ended"
         case RetryTime():
@@ -174,7 +180,9 @@ def _number(uuid: str) -> int:
     return int(uuid.rpartition("-")[2])
 
 
-def _words(item: Call | Reply | Reset | Replace) -> str:
+def _words(item: _Other) -> str:
+    if isinstance(item, ReportFaults):
+        return f"report ranks {','.join(map(str, item.ranks))} as faulty"[: job_limits.SHOWN_CHARS]
     if isinstance(item, Reset):
         return f"reset {item.device}"[: job_limits.SHOWN_CHARS]
     if isinstance(item, Replace):

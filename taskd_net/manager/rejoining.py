@@ -8,7 +8,7 @@ done so, and gives ClusterD the reports that it waits for:
    on_global_rank            ───▶                                    ───▶ strategies recover, exit
    change_strategy recover   ───▶  every Worker is in the next epoch ───▶ result 0
      in place, or continue
-                                   an Agent has reported dead ranks  ───▶ fault_ranks
+                                   ranks have left, none is dead     ───▶ fault_ranks
 ```
 
 The other strategies are answered with 499: `recover` by new pods needs a launcher on node 0 that stays, and torch's
@@ -128,7 +128,7 @@ class Rejoining(Controller):
         self.look()
 
     async def watch(self) -> None:
-        """Report dead ranks, and those that have left for a reason that ClusterD does not hear of otherwise."""
+        """Report ranks that have left, where ClusterD hears of it from nobody else. The Job reports dead ones."""
         changed, left_since = asyncio.Event(), 0.0
         self._looks.add(changed)
         while not self._closed:
@@ -136,11 +136,11 @@ class Rejoining(Controller):
             dead, left = _dead(records), set[int]() if self._in_round() else _left(records)
             left_since = 0.0 if dead or not left else left_since or now
             overdue = bool(left_since) and now >= left_since + self._patience
-            await self._report(frozenset(dead or (left if overdue else ())))
+            await self._report(frozenset(left if overdue else ()))
             changed.clear()
             try:
                 # Nothing tells of a next stream of signals.
-                async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S if dead or left else None):
+                async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S if left else None):
                     await changed.wait()
             except TimeoutError:
                 continue

@@ -437,8 +437,11 @@ class Manager:
                 self._dispatch.send(command)
             if number % job_limits.COMMANDS_A_TURN == 0:
                 await asyncio.sleep(0)  # the first are on their way while the others are made
-        if (outcome.calls or outcome.replies) and not await self._keeping.confirmed():
+        if (outcome.calls or outcome.replies or outcome.reports) and not await self._keeping.confirmed():
             return
+        if self._clusterd is not None:
+            for report in outcome.reports:
+                self._clusterd.report(report)
         for call in outcome.calls:
             self._log.info("controller_called", call=call.name, text=call.text)
             if self._controller is not None:

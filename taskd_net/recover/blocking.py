@@ -16,16 +16,17 @@ from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.events import KILL_MASTER, Event, Signal
+from taskd_net.jobs.open_faults import OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
 from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code, describe
-from taskd_net.recover.controller import Controller, NoHandler, call_of, carry_out, give_up, unknown_actions
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
-from taskd_net.recover.reporter import Reporter, has_retry_failed
+from taskd_net.recover.reporter import Reporter, faults_of, has_recovered, has_retry_failed
 from taskd_net.recover.trust import credentials
 from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
@@ -84,8 +85,16 @@ class DLRecoverManager(Reporter):
         # Orders with the number of their stream, and calls of the application.
         self._waiting: asyncio.Queue[tuple[Event | Call, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
         self._client = Client(
-            self._address, self._info, self._arrived, credentials=credentials(cert_path) if secure else None
+            self._address,
+            self._info,
+            self._arrived,
+            credentials=credentials(cert_path) if secure else None,
+            opened=self._opened,
+            ended=self._ended,
         )
+        # Only the loop's thread uses both.
+        self._faults = OpenFaults()
+        self._reporting: set[asyncio.Task[None]] = set()
         self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._user = object()
@@ -184,7 +193,7 @@ class DLRecoverManager(Reporter):
             self._log.info("clusterd_report_void", call=rpc.name)
             return Code.SERVER_INNER_ERROR
         self._decides_again = self._decides_again or has_retry_failed(request)
-        return self._call(self._client.report(rpc, request)).code
+        return self._call(self._send(rpc, request))
 
     # ---- orders
 
@@ -267,7 +276,36 @@ class DLRecoverManager(Reporter):
             raise NodeError("this client has subscribed before; make a new one")
         self._running = asyncio.create_task(self._client.run(), name="subscribes to ClusterD")
 
+    async def _send(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        self._faults.reported(faults_of(request))
+        if has_recovered(request):
+            self._faults.answered()
+        return (await self._client.report(rpc, request)).code
+
+    def _opened(self) -> None:
+        self._report_again(self._faults.begin())
+
+    def _ended(self) -> None:
+        self._faults.end()
+
+    def _report_again(self, ranks: Ranks) -> None:
+        """Tell ClusterD of ranks that it has lost."""
+        if not ranks:
+            return
+        self._log.info("clusterd_fault_reported", ranks=sorted(ranks))
+        task = asyncio.create_task(self._report_fault(reports.process_fault(self._job_id, ranks)))
+        self._reporting.add(task)
+        task.add_done_callback(self._reporting.discard)
+
+    async def _report_fault(self, request: recover_pb2.ProcessFaultRequest) -> None:
+        try:
+            await self._send(rpcs.PROCESS_FAULT, request)
+        except ClusterdError as error:  # the next stream of signals is the next try
+            self._log.error("clusterd_report_failed", call=rpcs.PROCESS_FAULT.name, reason=str(error))
+
     async def _arrived(self, event: Event) -> None:
+        if isinstance(event, Signal):
+            self._report_again(self._faults.take(event))
         await self._waiting.put((event, self._client.stream))
 
     async def _next_order(self) -> tuple[Event | Call, int] | None:
@@ -292,6 +330,10 @@ class DLRecoverManager(Reporter):
             running.cancel()
             await asyncio.wait([running])
         await self._client.close()
+        for task in list(self._reporting):
+            task.cancel()
+        if self._reporting:
+            await asyncio.wait(self._reporting)
         for call in list(self._calls):
             call.cancel()
 

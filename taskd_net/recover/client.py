@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -65,7 +65,8 @@ class Client:
         credentials: for TLS; None for plain text.
         operations: subscribe to switches of cards, stress tests and the profiling switch too, as a Manager does.
         off_again: as for `Life`.
-        registered: is awaited after each Register, before the stream of signals begins.
+        registered: is awaited before each stream of signals begins.
+        opened: is called when a stream of signals has begun. ClusterD knows nothing of what was reported before.
         ended: is called when the stream of signals has ended, or is given up.
 
     Attributes:
@@ -82,6 +83,7 @@ class Client:
         operations: bool = False,
         off_again: float | None = None,
         registered: Callable[[], Awaitable[None]] = _nothing,
+        opened: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = address
@@ -91,6 +93,7 @@ class Client:
         self._credentials = credentials
         self._operations = operations
         self._registered = registered
+        self._opened = opened
         self._ended = ended
         self._life = Life(off_again)
         self._log = get_logger(clusterd=str(address), job=info.jobId)
@@ -98,6 +101,8 @@ class Client:
         self._streams: list[asyncio.Task[None]] = []
         self._under_way: set[str] = set()
         self._has_switch = False
+        # Calls whose answer is missing.
+        self._answers: set[asyncio.Future[None]] = set()
         self._ending: dict[asyncio.Task[None], grpc.aio.Channel] = {}
         self._closed = False
         self._stale = False
@@ -203,6 +208,8 @@ class Client:
         self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float
     ) -> recover_pb2.Status:
         call: UnaryCall = self._open().unary_unary(rpc.path)
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answers.add(answered)
         try:
             answer = await call(request.SerializeToString(), timeout=seconds)
             return recover_pb2.Status.FromString(answer)
@@ -212,6 +219,9 @@ class Client:
             raise ClusterdError(f"{rpc.name} at {self.address}: the answer cannot be read") from error
         except asyncio.CancelledError:
             raise self._given_up(rpc) from None
+        finally:
+            self._answers.discard(answered)
+            answered.set_result(None)
 
     def _given_up(self, rpc: Rpc[Any, Any]) -> BaseException:
         """The error for a call that was cancelled: that of the task, or of the channel, whose end cancels its calls."""
@@ -236,8 +246,7 @@ class Client:
         await self._end_streams()
         channel, self._channel = self._channel, None
         if channel is not None:
-            # Reports that ClusterD may have taken get their answers.
-            ending = asyncio.create_task(channel.close(job_limits.CLUSTERD_REPORT_S))
+            ending = asyncio.create_task(_end(channel, set(self._answers)))
             self._ending[ending] = channel
             ending.add_done_callback(self._ending.pop)
 
@@ -330,6 +339,7 @@ class Client:
         now, self._round_over = time.monotonic(), False
         self._settled = now + job_limits.CLUSTERD_SETTLED_S
         self._life.opened(now)
+        self._opened()
         # Two clients that take the stream from each other are said once.
         if self._said != _TAKEN_OVER and self._is_news("subscribed"):
             self._log.info("clusterd_subscribed")
@@ -426,6 +436,13 @@ class Client:
         """True where the connection's state differs from the last one: a state that lasts is said once."""
         news, self._said = state != self._said, state
         return news
+
+
+async def _end(channel: grpc.aio.Channel, answers: Collection[asyncio.Future[None]]) -> None:
+    """End a connection. Reports that ClusterD may have taken get their answers before."""
+    if answers:
+        await asyncio.wait(answers, timeout=job_limits.CLUSTERD_REPORT_S)
+    await channel.close()
 
 
 def _error(rpc: Rpc[Any, Any], address: Address, error: grpc.aio.AioRpcError) -> ClusterdError:

@@ -67,6 +67,23 @@ class Reporter(Reports):
         return bool(ordered) and max(ordered) != stream
 
 
+_GOES_ON: Final = ("retry", "recover", "downgrade", "upgrade")
+
+
+def has_recovered(request: object) -> bool:
+    """True for the result of a strategy after which the training goes on."""
+    if not isinstance(request, recover_pb2.RecoverStatusRequest):
+        return False
+    return request.status.code == Code.OK and request.strategy in _GOES_ON
+
+
+def faults_of(request: object) -> dict[int, int]:
+    """The ranks of a report of a fault, with their types; none for another report."""
+    if not isinstance(request, recover_pb2.ProcessFaultRequest):
+        return {}
+    return {int(each.rankId): int(each.faultType) for each in request.faultRanks}
+
+
 def has_retry_failed(request: object) -> bool:
     """True for the result of a retry after which ClusterD decides again (405)."""
     return isinstance(request, recover_pb2.RecoverStatusRequest) and request.status.code == Code.RECOVERABLE_RETRY_ERROR

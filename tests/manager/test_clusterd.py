@@ -323,3 +323,70 @@ async def test_manager_that_goes_on_without_clusterd_holds_no_start_back(cluster
     async with managed(settings) as (node, _), leaves(node, agent(0)) as (one,):
         await one.register()
         assert (await one.command()).code == 210
+
+
+# ---- faults that ClusterD has to hear of again
+
+
+def reported(clusterd: ClusterD, number: int) -> list[list[str]]:
+    """The ranks of the first reports of faults."""
+    return [[each.rankId for each in report.faultRanks] for report in clusterd.wait_for(rpcs.PROCESS_FAULT, number)]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stream-broken", "manager-killed"])
+async def test_a_round_that_is_interrupted_begins_again(clusterd: ClusterD, tmp_path: Path, killed: bool) -> None:
+    """ClusterD resets the machine between two streams, and the fault is no news for it: the training stood for good."""
+
+    def stop(call: Call, reports: Reports) -> None:
+        reports.stop_complete(0, "", call.ranks)
+
+    settings = config(clusterd, state=str(tmp_path / "j.sqlite3"))
+    framework = HandlerController({"stop_train": stop})
+    async with managed(settings, framework=framework) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+        await until(lambda: not manager.job.state.calls and not manager.job.state.dirty)
+        if not killed:
+            clusterd.end(rpcs.SIGNALS, grpc.StatusCode.UNAVAILABLE)
+            assert await asyncio.to_thread(reported, clusterd, 1) == [["3"]]
+    async with managed(settings, framework=framework):
+        assert (await asyncio.to_thread(reported, clusterd, 1))[-1] == ["3"]
+        assert clusterd.names[-1] == "ReportProcessFault", "after the subscription, which resets the machine"
+
+
+async def test_ranks_that_the_stop_does_not_name_are_reported_again(clusterd: ClusterD) -> None:
+    async def again() -> list[list[str]]:
+        return await asyncio.to_thread(reported, clusterd, number)
+
+    began: list[Reports] = []
+
+    class Sees(HandlerController):
+        def start(self, reports: Reports) -> None:
+            began.append(reports)
+            super().start(reports)
+
+    async with managed(config(clusterd), framework=Sees({"stop_train": lambda *_: None})):
+        await until(lambda: bool(began))
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+        await asyncio.to_thread(began[0].fault_ranks, {3: 1})
+        bare = wire.ProcessManageSignal(uuid="u", jobId="J", signalType="stopTrain", actions=["stop_train"])
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, bare)
+        number = 2
+        assert await again() == [["3"], ["3"]]
+        clusterd.end(rpcs.SIGNALS)
+        number = 3
+        assert await again() == [["3"]] * 3
+
+
+async def test_a_fault_that_no_framework_reports_is_reported_by_the_manager(
+    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "FAULT_UNREPORTED_S", 0.5)
+    async with (
+        managed(config(clusterd, nodes=2, processes_per_node=2)) as (node, _),
+        leaves(node, agent(1)) as (one,),
+    ):
+        await one.register()
+        assert (await one.command()).code == 210
+        await one.fault(3)
+        assert await asyncio.to_thread(reported, clusterd, 1) == [["3"]]

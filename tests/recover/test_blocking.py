@@ -360,3 +360,41 @@ def test_address_without_a_port_has_clusterds() -> None:
     assert str(address_of("clusterd")) == "clusterd:8899"
     assert str(address_of("[::1]")) == "[::1]:8899"
     assert str(address_of("10.0.0.7:1")) == "10.0.0.7:1"
+
+
+def ranks_of(report: wire.ProcessFaultRequest) -> list[tuple[str, str]]:
+    return [(each.rankId, each.faultType) for each in report.faultRanks]
+
+
+def test_ranks_that_clusterd_has_lost_are_reported_again(clusterd: ClusterD, made: Made) -> None:
+    """ClusterD loses the ranks of a report that falls into its reset, and forgets a round whose stream ends."""
+
+    def stop(call: Call, reports: Reports) -> None:
+        reports.stop_complete(0, "", call.ranks)
+
+    def change(call: Call, reports: Reports) -> None:
+        reports.result(0, "", {}, call.text)
+
+    manager = made(
+        INFO, clusterd.address, controller=HandlerController({"stop_train": stop, "change_strategy": change})
+    )
+    thread = subscribed(manager)
+    clusterd.wait_for_stream(rpcs.SIGNALS)
+    assert recover.report_process_fault({3: 0}) == 0
+    bare = wire.ProcessManageSignal(uuid="u", jobId="J", signalType="stopTrain", actions=["stop_train"])
+    clusterd.send(rpcs.SIGNALS, bare)
+    assert list(map(ranks_of, clusterd.wait_for(rpcs.PROCESS_FAULT, 2))) == [[("3", "0")]] * 2
+    for number, status in ((3, None), (4, grpc.StatusCode.UNAVAILABLE)):
+        clusterd.end(rpcs.SIGNALS, status)
+        assert ranks_of(clusterd.wait_for(rpcs.PROCESS_FAULT, number)[-1]) == [("3", "0")]
+    retry = wire.ProcessManageSignal(
+        uuid="v", jobId="J", signalType="changeStrategy", actions=["change_strategy"], changeStrategy="retry"
+    )
+    clusterd.send(rpcs.SIGNALS, order("stop_train", "v"), retry)
+    clusterd.wait_for(rpcs.RECOVER_STATUS)
+    streams = len(clusterd.requests(rpcs.SIGNALS))
+    clusterd.end(rpcs.SIGNALS)
+    clusterd.wait_for(rpcs.SIGNALS, streams + 1)
+    manager.close()
+    thread.join(20.0)
+    assert len(clusterd.requests(rpcs.PROCESS_FAULT)) == 4, "the round is over"

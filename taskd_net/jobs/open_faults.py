@@ -1,0 +1,78 @@
+"""Faulty ranks that no round of ClusterD has answered, and reports of them that have to be made again.
+
+ClusterD resets the machine of a job at the begin and at the end of each stream of signals. It forgets a round under way
+then, and the fault is no news for it. A report that arrives during a reset is answered 0, and its ranks are lost.
+
+```
+  reported, or named by ──▶ open ── result 0, exit, killMaster ──────────▶ answered
+  stopTrain,                  │  ── a stopTrain that does not name them ──▶ reported again, once in a round
+  preExitProcess              └──── the next stream of signals begins ────▶ reported again
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from taskd_net.jobs.events import KILL_MASTER, PRE_EXIT, STOP_TRAIN, Signal
+
+_PAUSE = "pause_train"
+
+
+@dataclass(slots=True)
+class OpenFaults:
+    """The open ranks of a job.
+
+    Args:
+        ranks: type of fault by rank.
+        stopped: a stopTrain has stopped the training because of them, so a new process of a rank is no answer.
+        compared: uuid of the last stopTrain.
+        subscribed: a stream of signals stands.
+    """
+
+    ranks: dict[int, int] = field(default_factory=dict)
+    stopped: bool = False
+    compared: str = ""
+    subscribed: bool = False
+
+    def reported(self, ranks: Mapping[int, int]) -> None:
+        """ClusterD was told of these ranks, or is about to be."""
+        self.ranks |= ranks
+
+    def take(self, signal: Signal) -> dict[int, int]:
+        """Take a signal in.
+
+        Returns:
+            The ranks to report again: the stopTrain of this round does not name them.
+        """
+        missing: dict[int, int] = {}
+        if signal.signal_type == STOP_TRAIN and _PAUSE not in signal.actions:
+            if signal.uuid != self.compared:
+                missing = {rank: kind for rank, kind in self.ranks.items() if rank not in signal.fault_ranks}
+            self.compared, self.stopped = signal.uuid, True
+            self.ranks |= signal.fault_ranks
+        elif signal.signal_type == PRE_EXIT:
+            self.ranks |= signal.fault_ranks
+        elif signal.signal_type == KILL_MASTER or signal.strategy == "exit":
+            self.answered()
+        return missing
+
+    def answered(self) -> None:
+        """The training goes on, or everybody starts again."""
+        self.ranks, self.stopped = {}, False
+
+    def replaced(self, ranks: Iterable[int]) -> None:
+        """These ranks have new processes."""
+        if not self.stopped:
+            for rank in ranks:
+                self.ranks.pop(rank, None)
+
+    def begin(self) -> dict[int, int]:
+        """A stream of signals has begun. Returns the ranks to report over it."""
+        self.subscribed = True
+        return dict(self.ranks)
+
+    def end(self) -> None:
+        """The stream of signals has ended."""
+        self.subscribed = False

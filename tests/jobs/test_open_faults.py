@@ -1,0 +1,166 @@
+"""Faulty ranks that ClusterD has to hear of: those that it has lost, and those that nobody else reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net import job_limits
+from taskd_net.jobs.events import FaultsReported, MachineReset, Recovered, Signal, Subscribed
+from taskd_net.jobs.open_faults import OpenFaults
+from tests.jobs.scene import CLUSTERD, Scene, started
+
+STOP = Signal("u", "stopTrain", ("stop_train",), {3: 1})
+
+
+def scene(process: str = "p") -> Scene:
+    """A job of two nodes, whose Manager has subscribed."""
+    made = started(0, 1, config=CLUSTERD, process=process)
+    made.workers(0, 1, 2, 3)
+    made.settle()
+    assert reported(made, Subscribed()) == []
+    return made
+
+
+def reported(of: Scene, *events: Signal | MachineReset | Subscribed | FaultsReported | Recovered) -> list[list[int]]:
+    """The ranks of each report to ClusterD after some events."""
+    for event in events:
+        of.take(event)
+    return settled(of)
+
+
+def settled(of: Scene) -> list[list[int]]:
+    return [sorted(each.ranks) for outcome in of.settle() for each in outcome.reports]
+
+
+def after(of: Scene, seconds: float) -> list[list[int]]:
+    return [sorted(each.ranks) for each in of.tick(seconds).reports]
+
+
+# ---- a round that is interrupted begins again
+
+INTERRUPTED = {
+    "stopped": [STOP],
+    "pods-end": [STOP, Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit"), {2: 1, 3: 1}, "", 0, (1,))],
+    "decided": [STOP, Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "recover", 0, (1,))],
+    "dumped": [STOP, Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "dump")],
+    "announced": [Signal("p", "preExitProcess", ("pre exit process",), {3: 1}, "", 0, (1,))],
+}
+
+
+@pytest.mark.parametrize("signals", INTERRUPTED.values(), ids=INTERRUPTED)
+@pytest.mark.parametrize("killed", [False, True], ids=["stream-broken", "manager-killed"])
+def test_a_round_that_is_interrupted_is_reported_over_the_next_stream(signals: list[Signal], killed: bool) -> None:
+    """ClusterD forgets the round, its fault is no news any more, and the training stands."""
+    job = scene()
+    for signal in signals:
+        assert reported(job, signal) == []
+    if killed:
+        job.job.go_on(job.now, "v")
+    assert reported(job, MachineReset()) == []
+    assert reported(job, Subscribed()) == [[3]]
+    assert reported(job, MachineReset(), Subscribed()) == [[3]], "and again, until a round answers it"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Recovered(),
+        Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "exit", 0, (1,)),
+        Signal("u", "killMaster", ("killMaster",)),
+    ],
+    ids=["recovered", "exit", "killed"],
+)
+def test_a_round_that_is_over_is_not_reported(end: Signal | Recovered) -> None:
+    job = scene()
+    assert reported(job, FaultsReported({3: 1}), STOP, end) == []
+    assert reported(job, MachineReset(), Subscribed()) == []
+
+
+def test_a_new_process_answers_a_fault_that_stopped_nobody() -> None:
+    for signals, again in (([], []), ([STOP], [[3]])):
+        job = scene()
+        reported(job, FaultsReported({3: 1}), *signals, MachineReset())
+        job.register(1, process="next")
+        assert reported(job, Subscribed()) == again
+
+
+def test_a_pause_opens_no_round() -> None:
+    faults = OpenFaults()
+    assert faults.take(Signal("u", "stopTrain", ("pause_train",), {1: 1})) == {}
+    assert faults.begin() == {}
+
+
+# ---- a report that falls into ClusterD's reset
+
+
+def test_ranks_that_the_stop_does_not_name_are_reported_again_once() -> None:
+    job = scene()
+    bare = Signal("u", "stopTrain", ("stop_train",))
+    assert reported(job, FaultsReported({2: 0, 3: 1}), bare) == [[2, 3]]
+    assert reported(job, bare) == []
+    assert reported(job, MachineReset(), Subscribed()) == [[2, 3]]
+    assert reported(job, Signal("v", "stopTrain", ("stop_train",), {2: 0})) == [[3]], "of another round"
+    assert reported(job, Signal("w", "stopTrain", ("stop_train",), {2: 0, 3: 1})) == []
+
+
+def test_a_report_without_a_stop_is_made_again_over_the_next_stream() -> None:
+    job = scene()
+    assert reported(job, FaultsReported({3: 2})) == []
+    job.take(MachineReset())
+    job.take(Subscribed())
+    assert [each.ranks for outcome in job.settle() for each in outcome.reports] == [{3: 2}]
+
+
+# ---- a fault that no training framework reports
+
+
+def test_ranks_of_an_agents_fault_are_reported_in_3_seconds() -> None:
+    job = scene()
+    job.fault(1, 3)
+    assert settled(job) == []
+    assert job.job.wake == pytest.approx(job.now + job_limits.FAULT_UNREPORTED_S)
+    assert after(job, job_limits.FAULT_UNREPORTED_S) == [[3]]
+    assert after(job, 60.0) == []
+    assert reported(job, STOP) == []
+
+
+@pytest.mark.parametrize("known", [STOP, FaultsReported({3: 1})], ids=["stopped", "reported"])
+def test_a_fault_that_clusterd_knows_is_not_reported(known: Signal | FaultsReported) -> None:
+    job = scene()
+    job.fault(1, 3)
+    reported(job, known)
+    assert after(job, 60.0) == []
+
+
+def test_a_fault_without_a_stream_waits_for_one() -> None:
+    job = scene()
+    reported(job, MachineReset())
+    job.fault(1, 3)
+    assert after(job, 60.0) == []
+    assert reported(job, Subscribed()) == [[3]]
+
+
+def test_a_fault_that_a_command_answers_is_not_reported() -> None:
+    job = scene()
+    job.away.add("Agent/1")
+    job.fault(1, 3)
+    reported(job, STOP, Signal("u", "globalFault", ("fault_nodes_restart",), {3: 1}, "", 0, (1,)), Recovered())
+    assert after(job, 60.0) == []
+
+
+def test_an_unanswered_fault_beside_a_round_is_reported_after_it() -> None:
+    job = scene()
+    job.fault(1, 3)
+    reported(job, STOP, Recovered())
+    job.fault(0, 1, at="1000")
+    assert after(job, 10.0) == [[1, 3]]
+
+
+def test_local_ranks_of_an_original_and_ranks_that_it_does_not_name() -> None:
+    for failed, ranks in (((0,), [2]), ((2,), [2]), ((9,), [])):
+        job = scene(process="")
+        job.fault(1, *failed)
+        assert after(job, 60.0) == ([ranks] if ranks else [])
+    job = scene()
+    job.report("Agent/1", "STATUS", 202, "nonsense")
+    assert after(job, 60.0) == [[2, 3]]
