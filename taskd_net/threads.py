@@ -249,9 +249,8 @@ def require_room(count: int) -> None:
         # They count in the limits until the system has taken them away.
         give_up_at = time.monotonic() + _END_S
         for _ in range(started):
-            try:
+            number: int | None = None
+            with suppress(Empty):
                 number = ended.get(timeout=max(0.0, give_up_at - time.monotonic()))
-            except Empty:
-                break
             while os.path.exists(f"/proc/self/task/{number}") and time.monotonic() < give_up_at:  # noqa: PTH110 - slower
                 time.sleep(0)

@@ -16,7 +16,7 @@ from taskd_net import descriptors, threads
 User: TypeAlias = grpc.aio.Channel | grpc.aio.Server
 
 _OTHERS: Final = 8
-"""Threads beside gRPC's pool: its timers, the growth of the pool, look-ups of names, grpc.aio's poller, four to spare."""
+"""Threads beside gRPC's pool: its timers, the growth of the pool, look-ups of names, the poller, four to spare."""
 
 _users: Final[WeakSet[User]] = WeakSet()
 
