@@ -315,6 +315,9 @@ FAULT_UNREPORTED_S: Final = 3.0
 """Seconds from an Agent's report of failed ranks to the Manager's own report to ClusterD: time for the framework to
 report them."""
 
+LOST_PEER_S: Final = 5.0
+"""Seconds after the first failure in which a rank that has lost a peer counts as its consequence."""
+
 REPORT_ATTEMPTS: Final = 4
 """Times that a report of the controller is sent to ClusterD, as by TaskD's Manager."""
 

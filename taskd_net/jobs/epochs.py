@@ -29,6 +29,9 @@ CALLED: Final = "called"
 RUNNING: Final = "running"
 FINISHED: Final = "finished"
 
+ENDED: Final = "the Manager has ended the epoch"
+"""The reason of a Worker that has left for this; any other reason is a lost peer."""
+
 _SAID: Final = frozenset((NEW, LEFT, RUNNING, FINISHED))
 _MOST: Final = 2**31 - 1
 

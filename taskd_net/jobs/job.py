@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -432,16 +432,46 @@ class Job:
         ranks, current.to_report = current.to_report, {}
         if not self.config.recovers or not current.open_faults.subscribed:
             return due
-        patience = 0.0 if self.config.in_place else job_limits.FAULT_UNREPORTED_S
-        for node, fault in self._unanswered(sorted(current.records.faulty)).items():
-            unreported = self._global_ranks(node, fault) - current.open_faults.ranks.keys() - ranks.keys()
-            if unreported and fault.at + patience <= current.now:
+        for at, unreported in self._unreported(ranks):
+            if at <= current.now:
                 ranks |= dict.fromkeys(sorted(unreported), OTHER_FAULT)
-            elif unreported:
-                due = min(due, fault.at + patience)
+            else:
+                due = min(due, at)
         if ranks:
             self._carry_out("", ReportFaults(ranks), outcome)
         return due
+
+    def _unreported(self, ranks: Collection[int]) -> list[tuple[float, set[int]]]:
+        """Failed ranks that ClusterD has to hear of, each group with the time at which it is to be reported.
+
+        ClusterD recovers in place only where the processes of one node are faulty. So a rank that has lost a peer, as
+        its last words say, is held back beside the first failure, and restarted in the round of that one.
+
+        Args:
+            ranks: those that are reported in this tick.
+        """
+        current = self.state
+        known = current.open_faults.ranks.keys() | ranks
+        faults = self._unanswered(sorted(current.records.faulty))
+        failed = {node: self._global_ranks(node, fault) - known for node, fault in faults.items()}
+        if not self.config.in_place:
+            return [(faults[node].at + job_limits.FAULT_UNREPORTED_S, each) for node, each in failed.items() if each]
+        times = {node: fault.at if fault.reported is None else fault.reported for node, fault in faults.items()}
+        if not known:
+            current.first_failure = min(times.values(), default=0.0)
+        held = {
+            rank: node
+            for node, each in failed.items()
+            for rank in each
+            if times[node] <= current.first_failure + job_limits.LOST_PEER_S and current.records.has_lost_peer(rank)
+        }
+        others = {rank for each in failed.values() for rank in each} - held.keys()
+        found = [(current.now, others)] if others else []
+        if held and not others and not known:
+            # The cause may be one that its Agent has not seen yet.
+            first = min(held, key=lambda rank: (times[held[rank]], rank))
+            found.append((faults[held[first]].at + job_limits.FAULT_UNREPORTED_S, {first}))
+        return found
 
     def _global_ranks(self, node: int, fault: Fault) -> set[int]:
         """The failed ranks of a node: MindSpore's Agents of the original give local ones. All, where none is named."""

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from taskd_net import job_limits, vocabulary
-from taskd_net.jobs.epochs import Epochs, read_part
+from taskd_net.jobs.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.plain import UNSTORED
@@ -26,6 +26,8 @@ from taskd_net.position import Destination, Position, Role, is_rank
 UNKNOWN: Final = -1
 REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
 """The kind of an Agent's REGISTER among its reports."""
+PART: Final = f"{vocabulary.STATUS}/{vocabulary.EPOCH_STATE}"
+"""The kind of a Worker's report of its part in the training among its reports."""
 _ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
 
 
@@ -251,6 +253,15 @@ class Records:
             agent.fault = None
             self.faulty.discard(rank)
             self._agent_changed(rank)
+
+    def has_lost_peer(self, rank: int) -> bool:
+        """True for a Worker whose last words were that a peer is gone from the present epoch."""
+        worker = self.workers.get(rank)
+        report = None if worker is None else worker.reports.get(PART)
+        part = None if report is None else read_part(report.message, report.extension)
+        if report is None or part is None or part.phase != LEFT or part.epoch != self.epochs.number:
+            return False
+        return report.extension.get(vocabulary.REASON) != ENDED
 
     def begin_epoch(self, number: int) -> None:
         """Every Worker is called to an epoch."""

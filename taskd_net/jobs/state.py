@@ -58,6 +58,7 @@ class State:
         orders: ClusterD's orders that were taken.
         clusterd_round: commands of ClusterD's last round.
         open_faults: faulty ranks that no round of ClusterD has answered.
+        first_failure: the Agent's time of the first of them, where the job recovers in place.
         to_report: those of them that ClusterD has to hear of again.
         devices: faults of devices.
         calls: calls of the controller whose report is missing, by name.
@@ -79,6 +80,7 @@ class State:
     orders: Orders = field(default_factory=Orders)
     clusterd_round: ClusterdRound = field(default_factory=ClusterdRound)
     open_faults: OpenFaults = field(default_factory=OpenFaults)
+    first_failure: Moment = 0.0
     to_report: dict[int, int] = field(default_factory=dict)
     devices: DeviceState = field(default_factory=DeviceState)
     calls: dict[str, Call] = field(default_factory=dict)

@@ -28,7 +28,8 @@ from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import IN_PLACE
 from taskd_net.jobs.plugins.epoch_commands import is_inside
-from taskd_net.jobs.records import Records
+from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
+from taskd_net.jobs.records import PART, Records
 from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
 from taskd_net.recover.controller import EXIT, Controller, NoHandler, Ranks, Reports
@@ -136,7 +137,7 @@ class Rejoining(Controller):
             dead, left = _dead(records), set[int]() if self._in_round() else _left(records)
             left_since = 0.0 if dead or not left else left_since or now
             overdue = bool(left_since) and now >= left_since + self._patience
-            await self._report(frozenset(left if overdue else ()))
+            await self._report(frozenset(_first_left(records) if overdue else ()))
             changed.clear()
             try:
                 # Nothing tells of a next stream of signals.
@@ -184,6 +185,8 @@ class Rejoining(Controller):
                 while not holds((state := self._job().state).records):
                     if self._closed:
                         raise NodeError("the Manager is closed")
+                    if self._has_failed():
+                        raise Unfinished(f"a rank has failed again before all Workers did {what}")
                     if state.signal.signal_type in (STOP_TRAIN, KILL_MASTER) and state.signal.order != first.order:
                         raise Unfinished(f"ClusterD has sent {state.signal.signal_type} before all Workers did {what}")
                     changed.clear()
@@ -192,6 +195,12 @@ class Rejoining(Controller):
             raise Unfinished(f"not all Workers did {what} within {seconds:g} s") from None
         finally:
             self._looks.discard(changed)
+
+    def _has_failed(self) -> bool:
+        """True where the strategy that is under way cannot succeed."""
+        job = self._job()
+        order = job.state.signal.order
+        return any(isinstance(each, OrderedEpochs) and each.state.failed == order for each in job.plugins)
 
     @property
     def _to(self) -> Reports:
@@ -208,6 +217,16 @@ def _inside(records: Records) -> set[int]:
 def _left(records: Records) -> set[int]:
     """The ranks that have left their epoch."""
     return {rank for rank, each in records.workers.items() if each.phase == epochs.LEFT}
+
+
+def _first_left(records: Records) -> set[int]:
+    """The rank that has left its epoch first.
+
+    Its error was there before the others lost it as a peer. ClusterD recovers in place only where one node is faulty.
+    """
+    left = ((rank, each.reports.get(PART)) for rank, each in records.workers.items() if each.phase == epochs.LEFT)
+    times = {rank: 0.0 if report is None else report.at for rank, report in left}
+    return {min(times, key=lambda rank: (times[rank], rank))} if times else set()
 
 
 def _dead(records: Records) -> set[int]:

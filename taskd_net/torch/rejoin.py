@@ -119,12 +119,12 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
                     epoch.group.forget()
                     _report(Part(epochs.FINISHED, epoch.number, world, local))
                     return result
-                reason = "the Manager has ended the epoch"
+                reason = epochs.ENDED
             except Exception as error:
                 if not (epoch.ended or lost_a_peer(error)):
                     _failed.append(epoch.group)
                     raise
-                reason = str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
+                reason = epochs.ENDED if epoch.ended else str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
             gc.collect()
             epoch.group.forget()
             log.info("epoch_left", epoch=epoch.number, reason=reason)

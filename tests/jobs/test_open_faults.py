@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from taskd_net import job_limits
+from taskd_net.jobs import epochs
 from taskd_net.jobs.events import FaultsReported, MachineReset, Recovered, Signal, Subscribed
 from taskd_net.jobs.open_faults import OpenFaults
 from tests.jobs.scene import CLUSTERD, Scene, started
@@ -164,3 +167,60 @@ def test_local_ranks_of_an_original_and_ranks_that_it_does_not_name() -> None:
     job = scene()
     job.report("Agent/1", "STATUS", 202, "nonsense")
     assert after(job, 60.0) == [[2, 3]]
+
+
+# ---- in place: the first failure alone
+
+
+def training() -> Scene:
+    """Four ranks on two nodes train in epoch 1, and recover in place."""
+    made = Scene(replace(CLUSTERD, in_place=True))
+    made.register(0, 1, process="p")
+    made.settle()
+    made.part(epochs.NEW, 0, 1, 2, 3)
+    made.settle()
+    made.part(epochs.RUNNING, 0, 1, 2, 3, epoch=1)
+    assert reported(made, Subscribed()) == []
+    return made
+
+
+def lose_peer(job: Scene, *ranks: int, reason: str = "Connection closed by peer") -> None:
+    """Workers leave their epoch."""
+    for rank in ranks:
+        body = epochs.Part(epochs.LEFT, 1, 4, 2).report(reason)
+        job.report(f"Worker/{rank // 2}/{rank}", body.msg_type, body.code, body.message, **body.extension)
+
+
+@pytest.mark.parametrize("first", ["cause", "consequence"])
+def test_ranks_that_have_lost_a_peer_are_held_back_beside_the_cause(first: str) -> None:
+    """ClusterD restarts no processes of two pods in place: it replaced every pod."""
+    job = training()
+    lose_peer(job, 0, 2)
+    found = []
+    for rank, node in ((3, 1), (0, 0)) if first == "cause" else ((0, 0), (3, 1)):
+        job.fault(node, rank, at="1000")
+        found += settled(job)
+    job.fault(1, 2, 3, at="1001")
+    assert found + settled(job) + after(job, 60.0) == [[3]]
+
+
+def test_the_first_of_ranks_that_have_all_lost_a_peer_is_reported_in_3_seconds() -> None:
+    job = training()
+    lose_peer(job, 0, 1, 2, 3)
+    job.fault(0, 0, at="1001")
+    job.fault(1, 3, at="1000")
+    assert settled(job) == []
+    assert after(job, job_limits.FAULT_UNREPORTED_S) == [[3]]
+    assert after(job, 60.0) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"), [("1006", "Connection closed by peer"), ("1000", epochs.ENDED)], ids=["later", "ordered"]
+)
+def test_any_other_failure_is_reported(at: str, reason: str) -> None:
+    job = training()
+    job.fault(1, 3, at="1000")
+    assert settled(job) == [[3]]
+    lose_peer(job, 0, reason=reason)
+    job.fault(0, 0, at=at)
+    assert settled(job) == [[0]]

@@ -109,6 +109,45 @@ async def test_round_in_place_from_a_dead_process_to_the_next_epoch(clusterd: Cl
         await job.reported(rpcs.PROCESS_FAULT, 2)
 
 
+async def restarting(job: Job) -> None:
+    """Rank 1 has died; ClusterD has decided to restart it in place, and its Agent has the 209."""
+    await job.agent1.fault(1)
+    await job.reported(rpcs.PROCESS_FAULT)
+    await job.order("stopTrain", "stop_train", faultRanks=FAULTS)
+    await job.ended("1", 0)
+    await job.part(LEFT, 0, epoch=1)
+    await job.reported(rpcs.STOP_COMPLETE)
+    await job.order("globalFault", "on_global_rank", "fault_nodes_exit", faultRanks=FAULTS)
+    await job.reported(rpcs.RECOVER_STRATEGY)
+    order: dict[str, Any] = {"changeStrategy": "recover", "extraParams": "recover-in-place", "nodeRankIds": ["1"]}
+    actions = ("change_strategy", "fault_nodes_restart")
+    await job.order("changeStrategy", *actions, faultRanks=FAULTS, **order)
+    assert (await job.agent1.command()).code == 209
+
+
+async def test_a_rank_that_dies_again_after_its_209_is_restarted_once_more(clusterd: ClusterD) -> None:
+    async with training(clusterd) as job:
+        await restarting(job)
+        await job.agent1.fault(1)
+        again = await job.agent1.command()
+        assert (again.code, again.message) == (209, '["1"]')
+        await job.part(NEW, 1)
+        await job.begun("2", 0, 1)
+        await job.part(RUNNING, 0, 1, epoch=2)
+        assert (await job.reported(rpcs.RECOVER_STATUS)).status.code == 0
+
+
+async def test_a_rank_that_dies_a_third_time_fails_the_strategy_at_once(clusterd: ClusterD) -> None:
+    """The Manager waited for two minutes, though it had the Agent's report."""
+    async with training(clusterd) as job:
+        await restarting(job)
+        for _ in range(2):
+            await job.agent1.fault(1)
+            await until(lambda: not job.manager.job.state.dirty and not job.manager.job.state.outbox.sending)
+        ended = await job.reported(rpcs.RECOVER_STATUS)
+        assert (ended.status.code, "failed again" in ended.status.info) == (499, True)
+
+
 async def test_pause_and_continue(clusterd: ClusterD) -> None:
     async with training(clusterd) as job:
         await job.order("stopTrain", "pause_train")
@@ -170,9 +209,11 @@ async def test_a_dead_rank_is_reported_again_to_a_clusterd_that_has_forgotten_it
 async def test_ranks_that_have_left_without_a_dead_process_are_reported_in_time(clusterd: ClusterD) -> None:
     """A collective has failed, and ClusterD hears of it from nobody else."""
     async with training(clusterd, timeout=0.5) as job:
-        await job.part(LEFT, 0, 1, epoch=1)
+        for rank in (1, 0):
+            await job.part(LEFT, rank, epoch=1)
+            await until(lambda: not job.manager.job.state.dirty)
         ranks = [each.rankId for each in (await job.reported(rpcs.PROCESS_FAULT)).faultRanks]
-        assert ranks == ["0", "1"]
+        assert ranks == ["1"], "the first one, as ClusterD restarts no processes of two pods in place"
 
 
 async def test_a_manager_that_ends_waits_for_no_worker(clusterd: ClusterD) -> None:

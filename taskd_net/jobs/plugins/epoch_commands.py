@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from taskd_net import limits, vocabulary
 from taskd_net.jobs import epochs, traffic
@@ -13,6 +13,8 @@ from taskd_net.jobs.traffic import Command
 from taskd_net.position import ALL
 
 S = TypeVar("S")
+
+_RESTARTS: Final = {vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS}
 
 
 def begin_epoch(plugin: Plugin[S], snapshot: Snapshot, reason: str) -> None:
@@ -56,6 +58,16 @@ def restart(plugin: Plugin[S], node: int, ranks: Collection[int]) -> None:
 def is_inside(worker: epochs.Member) -> bool:
     """True for a Worker that is in an epoch, or was called to one."""
     return worker.phase in (epochs.RUNNING, epochs.CALLED)
+
+
+def fallen(snapshot: Snapshot) -> dict[int, set[int]]:
+    """The dead ranks that no command on its way restarts, by node."""
+    found: dict[int, set[int]] = {}
+    for node in sorted(snapshot.records.faulty):
+        fault, codes = snapshot.records.agents[node].fault, snapshot.outbox.codes_to(traffic.agent(node))
+        if fault is not None and fault.ranks and not set(codes) & _RESTARTS:
+            found[node] = set(fault.ranks)
+    return found
 
 
 def dead(snapshot: Snapshot) -> set[int]:

@@ -5,7 +5,11 @@
   stopTrain ────────────────────────────────────────────────────▶ EPOCH_END to the Workers that run
      after --in-place-timeout, Workers that run still ──────────▶ 209 for them, once
   changeStrategy recover or continue ── every rank waits ───────▶ EPOCH_BEGIN to all, once
+     a rank that ClusterD does not restart, or has restarted, is dead ─▶ 209 for it, once more
+     a second time, or after EPOCH_BEGIN ───────────────────────▶ the strategy has failed
 ```
+
+ClusterD names the ranks of a round with globalFault, and hears of no later ones, so the Manager restarts these.
 
 It has a stream of its own, because the plugins of the recovery hold theirs meanwhile. Without ClusterD the epochs are
 InPlacePlugin's.
@@ -14,13 +18,21 @@ InPlacePlugin's.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from taskd_net import job_limits
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN
-from taskd_net.jobs.plugins.epoch_commands import begin_epoch, dead, end_epoch, is_inside, is_last_begin, restart
+from taskd_net.jobs.plugins.epoch_commands import (
+    begin_epoch,
+    dead,
+    end_epoch,
+    fallen,
+    is_inside,
+    is_last_begin,
+    restart,
+)
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
@@ -39,12 +51,18 @@ class Ordered:
         until: the end of its patience; 0 without one.
         leave: the time by which Workers have to leave their epoch; 0 for none that have to.
         begun: the last strategy whose epoch was begun.
+        seen: the last strategy in which a rank was dead.
+        restarted: ranks that were sent another 209 in it.
+        failed: the last strategy that has failed.
     """
 
     ended: str = ""
     until: Timer = 0.0
     leave: Timer = 0.0
     begun: str = ""
+    seen: str = ""
+    restarted: list[int] = field(default_factory=list)
+    failed: str = ""
 
 
 class OrderedEpochs(Plugin[Ordered]):
@@ -60,7 +78,8 @@ class OrderedEpochs(Plugin[Ordered]):
         """The stream of epochs, for an order, and for processes that can start."""
         if not (snapshot.config.in_place and snapshot.config.recovers):
             return ()
-        return (EPOCHS,) if self._ends(snapshot) or self._is_late(snapshot) or self._can_begin(snapshot) else ()
+        due = self._ends(snapshot) or self._is_late(snapshot) or self._can_begin(snapshot)
+        return (EPOCHS,) if due or self._is_broken(snapshot) else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Carry the order out."""
@@ -72,6 +91,8 @@ class OrderedEpochs(Plugin[Ordered]):
         elif self._is_late(snapshot):
             self.state.leave = 0.0
             self._restart(snapshot)
+        elif self._is_broken(snapshot):
+            self._mend(snapshot)
         else:  # every rank waits
             ordered = signal.strategy in _GOES_ON
             self.state.begun = signal.order if ordered else self.state.begun
@@ -104,6 +125,27 @@ class OrderedEpochs(Plugin[Ordered]):
         stuck = {rank: each.node for rank, each in workers.items() if is_inside(each) and rank not in gone}
         for node in sorted(set(stuck.values())):
             restart(self, node, {rank for rank, its in stuck.items() if its == node})
+
+    def _is_broken(self, snapshot: Snapshot) -> bool:
+        """True where the strategy that is under way needs another restart, or cannot succeed."""
+        signal, state = snapshot.signal, self.state
+        if signal.strategy not in _GOES_ON or signal.order == state.failed:
+            return False
+        has_left = signal.order == state.begun and epochs.LEFT in snapshot.records.epochs.phases
+        return has_left or bool(fallen(snapshot))
+
+    def _mend(self, snapshot: Snapshot) -> None:
+        """209 for dead ranks, once more; the strategy has failed where that is no help."""
+        state, order, dead_ranks = self.state, snapshot.signal.order, fallen(snapshot)
+        if state.seen != order:
+            # The signal's own 209s leave in this tick.
+            state.seen, state.restarted = order, []
+        elif order == state.begun or any(rank in state.restarted for ranks in dead_ranks.values() for rank in ranks):
+            state.failed = order
+        else:
+            for node, ranks in dead_ranks.items():
+                restart(self, node, ranks)
+                state.restarted += sorted(ranks)
 
     def _can_begin(self, snapshot: Snapshot) -> bool:
         """True where every rank waits for what may begin now."""

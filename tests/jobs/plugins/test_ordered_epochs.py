@@ -7,6 +7,7 @@ import pytest
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs import epochs
 from taskd_net.jobs.epochs import FINISHED, LEFT, NEW, RUNNING
+from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, commands
@@ -162,3 +163,64 @@ def test_a_lost_end_of_an_epoch_is_given_up() -> None:
     sent = [command for outcome in [scene.tick(), *(scene.tick(3.0) for _ in range(7))] for command in outcome.commands]
     assert [command.code for command in sent] == [END] * job_limits.COMMAND_ATTEMPTS
     assert epochs.RUNNING in scene.job.state.records.epochs.phases
+
+
+def restarts(outcomes: list[Outcome]) -> list[tuple[str, list[int]]]:
+    """The 209s of some ticks."""
+    return [(each.to, sorted(each.ranks)) for outcome in outcomes for each in outcome.commands if each.code == 209]
+
+
+def failed(scene: Scene) -> bool:
+    (plugin,) = (each for each in scene.job.plugins if isinstance(each, OrderedEpochs))
+    return plugin.state.failed == scene.job.state.signal.order
+
+
+@pytest.mark.parametrize("strategy", ["recover", "continue"])
+def test_a_rank_that_dies_after_the_global_fault_is_restarted_by_the_manager(strategy: str) -> None:
+    """ClusterD names the ranks of a round with globalFault, and the others waited for two minutes."""
+    scene = stopped()
+    scene.settle()
+    scene.fault(0, 1, at="1000")
+    scene.settle()
+    assert restarts([decide(scene, strategy)]) == []
+    assert restarts(scene.settle()) == [("Agent/0", [1])]
+    scene.part(NEW, 1, 3)
+    assert BEGIN in commands(scene.tick())
+    assert not failed(scene)
+
+
+def test_a_rank_that_dies_again_after_its_209_gets_one_more_and_no_third() -> None:
+    scene = stopped()
+    decide(scene)
+    scene.settle()
+    scene.fault(1, 3)
+    assert restarts(scene.settle()) == [("Agent/1", [3])]
+    assert not failed(scene)
+    scene.fault(1, 3)
+    assert restarts(scene.settle()) == []
+    assert failed(scene)
+
+
+@pytest.mark.parametrize("how", ["dies", "leaves"])
+def test_a_strategy_fails_at_once_where_a_rank_is_lost_after_the_epoch_has_begun(how: str) -> None:
+    scene = stopped()
+    decide(scene)
+    scene.part(NEW, 3)
+    assert BEGIN in commands(scene.tick())
+    if how == "dies":
+        scene.fault(1, 3)
+    else:
+        scene.part(LEFT, 0, epoch=2)
+    assert restarts(scene.settle()) == []
+    assert failed(scene)
+
+
+def test_a_rank_that_dies_in_training_after_a_round_is_no_part_of_it() -> None:
+    scene = stopped()
+    decide(scene)
+    scene.part(NEW, 3)
+    scene.tick()
+    scene.part(RUNNING, 0, 1, 2, 3, epoch=2)
+    scene.settle()
+    scene.fault(1, 3)
+    assert restarts(scene.settle()) == []
