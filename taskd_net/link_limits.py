@@ -70,8 +70,19 @@ DIRECT_SIGNS: Final = 64
 flood of pings held a training thread for up to 0.8 s."""
 
 DIRECT_TURN_S: Final = 0.004
-"""Seconds of batches of one direct link after which other links have their turn. One read may have 4,000 small
-messages: a flood delayed others by 0.3 s."""
+"""Seconds of batches of one direct link after which other links have their turn, and of the reads of all direct links
+before the turn of the loop ends. One read may have 4,000 small messages: a flood delayed others by 0.3 s. A thousand
+links that each had this time delayed them by 4 to 16 s."""
+
+DIRECT_TURN_GAP_S: Final = 0.0005
+"""Seconds without a read after which the loop has had other turns."""
+
+DIRECT_WAITING_BYTES: Final = 16 * 1024
+"""Bytes of one read while others wait for their turn: 100 small messages, some 2 ms. A thousand links that wait hold 16
+MiB, not 128."""
+
+DIRECT_REQUEST_S: Final = 0.0002
+"""Seconds that a request of a child counts for in that time: a task of its own takes it up in the next turn."""
 
 DIRECT_GROWN_BYTES: Final = 64 * 1024
 """Bytes of the buffer of a frame whose first DIRECT_OWN_BYTES have come. It is doubled when it is full, up to the

@@ -50,6 +50,10 @@ error of the system or of TLS. A record of a node has 1,024 bytes for everything
 STATUS_REPORT_BYTES: Final = 256 * 1024
 """Bytes of one report: three times those of a full one."""
 
+STATUS_REPORT_COPIES: Final = 4
+"""Times that the bytes of a report count towards its child's quota of bytes while it waits. So the reports of all
+children together have an eighth of the memory of all, or little more, also where a thousand of one process wait."""
+
 STATUS_NODES_PER_S: Final = 8192
 """Nodes of which one child reports a second, after half as many at once; a further report waits. Reading that many
 takes some 7 % of a core. A Proxy with 16,000 busy nodes below it reports all of them every 2 s."""

@@ -358,7 +358,7 @@ class BatchedLink(Session[bytes]):
             host.perform(ready)
 
     def _read_messages(self, now: float, messages: Sequence[bytes], batch: Batch) -> Ready:
-        """Hand the messages of a batch to the Router: all at once, or up to the first broadcast."""
+        """Hand the messages of a batch to the Router: as many as a node of ours writes, up to the first broadcast."""
         if len(messages) == 1 and not self.traces:
             alone = codec.read_known_frame(messages[0], self._router.limits)
             if not isinstance(alone, Refusal):
@@ -386,9 +386,11 @@ class BatchedLink(Session[bytes]):
         arrived: list[Frame] = frames  # type: ignore[assignment]  # no refusal is left
         if self.traces:
             self._trace(arrived, keys, batch)
-        if len(arrived) > 1 and False in [frame.dst.unicast for frame in arrived]:
+        most = self.most_messages
+        if len(arrived) > most or (len(arrived) > 1 and False in [frame.dst.unicast for frame in arrived]):
             # A broadcast costs as much as all its receivers.
-            ends = [index + 1 for index, frame in enumerate(arrived) if not frame.dst.unicast]
+            broadcasts = {index + 1 for index, frame in enumerate(arrived) if not frame.dst.unicast}
+            ends = sorted(broadcasts.union(range(most, len(arrived), most)))
             for start, end in pairwise([*ends, len(arrived)]):
                 if start < end:
                     some = arrived[start:end], keys[start:end], budgets[start:end]

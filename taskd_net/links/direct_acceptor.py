@@ -51,7 +51,7 @@ class _Incoming:
         peer = stream.info("peername")
         # A Unix socket has none. Limits for each address count it as the connection of its Register.
         self.remote = remote_of_socket(peer) if peer else caller.remote.beside()
-        stream.place = self.remote.place
+        stream.place = stream.place or self.remote.place
         self.position = link.position
         self.continues = greeting.continues
 
@@ -225,6 +225,8 @@ class DirectAcceptor(Acceptor):
         """Wait for a greeting, and serve its link in a task of its own."""
         loop, stream = asyncio.get_running_loop(), DirectSocket(self._unfinished)
         self._accepted.discard(connection)
+        if host == _LOCAL:
+            stream.place = direct_local.process(connection)
         try:
             try:
                 context = _context(sockets)

@@ -71,6 +71,13 @@ def admit(connection: socket.socket) -> bool:
     return bool(user == os.geteuid())
 
 
+def process(connection: socket.socket) -> str:
+    """The process at the other end of a Unix socket; empty where it has no number here, from another namespace."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    number, _, _ = _CREDENTIALS.unpack(credentials)
+    return f"process {number}" if number else ""
+
+
 def _socket() -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made.setblocking(False)

@@ -81,7 +81,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         unfinished: the account of the children's frames; None at the socket of a parent.
 
     Attributes:
-        place: the machine of the other end, for that account; empty until a child is known.
+        place: the process or the machine of the other end, for that account and the turns of reads; empty until a child
+            is known.
         first: the other end's first frame; None where the socket has ended without one.
         over: set when the socket is gone.
         fault: the rule that the other end has broken; empty for none.
@@ -89,14 +90,15 @@ class DirectSocket(asyncio.BufferedProtocol):
         reason: the payload of the other end's last frame, or the reason for which this end let go.
     """
 
-    # The place for the next bytes of each read: that of the frames, without a call in between.
+    # The place for the next bytes of each read.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
     def __init__(self, unfinished: Unfinished[DirectSocket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
+        self._reads = self._flushes.reads
         self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffers)
-        self.get_buffer = self._frames.space
+        self.get_buffer = self._space
         self._transport: asyncio.Transport
         self._link: Reader | None = None
         self._full = self._paused = self._ended = self._aborted = self._connected = self._silent = False
@@ -114,6 +116,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         self.place = self.reason = self.fault = ""
         # A part of a frame has come, and is in the account.
         self._unfinished, self._holds = unfinished, False
+        # Slices of a batch are left.
+        self._sliced = False
 
     # ---- called by the transport
 
@@ -137,7 +141,10 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._silent:
             self._answering(seen=True)
         self._frames.received(nbytes)
-        self._take()
+        if self._reads.begin(self.place, self._turn):
+            self._take()
+        else:
+            self._wait()
 
     def pause_writing(self) -> None:
         """The kernel has not all of what was written."""
@@ -164,6 +171,8 @@ class DirectSocket(asyncio.BufferedProtocol):
             )
         self._end()
         self._release()
+        if not self._sliced:
+            self._reads.drop(self)
         self._frames.drop()
         broken_pipes.closed()
         self.over.set()
@@ -255,6 +264,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def _take(self) -> None:
         """Handle the frames that are there."""
         frames, flushes, until = self._frames, self._flushes, self._turn + link_limits.DIRECT_TURN_S
+        left = 0.0
         flushes.reading = True
         try:
             for _ in range(link_limits.DIRECT_FRAMES_AT_ONCE):
@@ -277,10 +287,9 @@ class DirectSocket(asyncio.BufferedProtocol):
                 if link is None:
                     self.first.set_result((kind, bytes(payload)))
                 elif kind in _BATCHES:
-                    if link.take_in(kind, payload):
-                        self._transport.pause_reading()
-                        self._loop.call_soon(self._take_slices)
-                        return
+                    self._sliced = link.take_in(kind, payload)
+                    if self._sliced:
+                        break
                     if frames.empty:
                         return
                     if time.monotonic() >= until:
@@ -291,6 +300,9 @@ class DirectSocket(asyncio.BufferedProtocol):
                         link.pinged()
                 elif kind in _BESIDE:
                     link.arrived_beside(kind, bytes(payload))
+                    left += link_limits.DIRECT_REQUEST_S
+                    if left >= link_limits.DIRECT_TURN_S:
+                        break
                 elif kind == Kind.END:
                     self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
                     if payload:
@@ -301,12 +313,11 @@ class DirectSocket(asyncio.BufferedProtocol):
                 else:
                     raise FrameError(f"a frame of kind {kind}")
             # Many frames: other links have their turn between them.
-            if not self.closing():
-                self._transport.pause_reading()
-                self._loop.call_soon(self._take_more)
+            self._wait()
         except FrameError as error:
             self._break(str(error))
         finally:
+            self._reads.ended(self._turn, time.monotonic(), left)
             if not frames.empty:
                 frames.keep()
             flushes.reading = False
@@ -337,19 +348,38 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._signs > link_limits.DIRECT_SIGNS:
             raise FrameError(f"more than {link_limits.DIRECT_SIGNS} pings and pongs in a second")
 
-    def _take_slices(self) -> None:
-        link = self._link
-        if link is not None and link.take_in_slice():
-            # Other links have their turn between two slices.
-            self._loop.call_soon(self._take_slices)
-        else:
-            self._take_more()
+    def _space(self, hint: int) -> memoryview:
+        """The place for the next bytes: few of them while other links wait."""
+        space = self._frames.space(hint)
+        if self._reads.waiting and self._frames.empty:
+            return space[: link_limits.DIRECT_WAITING_BYTES]
+        return space
 
-    def _take_more(self) -> None:
-        if not self.closing():
-            self._transport.resume_reading()
+    def _wait(self) -> None:
+        """Let other links have their turn. The kernel keeps what comes."""
+        closing = self.closing()
+        if not closing:
+            self._transport.pause_reading()
+            self._frames.keep()
+        if self._sliced or not closing:
+            size = link_limits.DIRECT_READ_BYTES if self._sliced else self._frames.held
+            self._reads.wait(self, size)
+
+    def go_on(self) -> None:
+        """Decide on some of what waits."""
+        link = self._link
+        self._turn = time.monotonic()
+        if self._sliced:
+            self._sliced = link is not None and link.take_in_slice()
+            self._reads.ended(self._turn, time.monotonic())
+            if self._sliced:
+                self._wait()
+                return
             self._turn = time.monotonic()
+        if not self.closing():
             self._take()
+            if not self._paused and self not in self._reads.waiting and not self.closing():
+                self._transport.resume_reading()
 
     def _break(self, reason: str) -> None:
         link = self._link

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, ref
 
 from taskd_net import limits
 from taskd_net.links.acknowledgements import Acknowledgements
+from taskd_net.links.read_turns import ReadTurns
 from taskd_net.links.turns import Turns
 from taskd_net.wire.socket_frames import Buffers
 
@@ -32,6 +33,7 @@ class Flushes:
         buffers: what sockets write into that are read.
         large: the turns of large writes, without a rest in between: the kernel copies a part of one at a time.
         acknowledgements: of what was written.
+        reads: the turns of reads.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,6 +43,7 @@ class Flushes:
         self.buffers = Buffers()
         self.large = Turns(limits.LARGE_WRITES_AHEAD)
         self.acknowledgements = Acknowledgements(loop)
+        self.reads = ReadTurns(loop)
 
     def add(self, link: Writer) -> None:
         """Flush a link at the end of the read, or in the next turn of the loop."""

@@ -135,7 +135,7 @@ class NodeService:
             child: the child that reports, or raises a Refusal.
 
         Raises:
-            Refusal: 5001 it has too many under way; the codes of `read_report`.
+            Refusal: 5001 it has too many under way, or their bytes are beyond its quota; the codes of `read_report`.
         """
         link = child()
         try:
@@ -157,7 +157,12 @@ class NodeService:
         if self._telling[link.id] >= observe_limits.STATUS_REPORTS_AT_ONCE:
             text = f"{link.position} has {self._telling[link.id]} reports under way"
             raise Refusal(Code.RECV_BUF_BUSY, text)
+        quota, cost = link.quota, observe_limits.STATUS_REPORT_COPIES * size
+        assert quota is not None
+        if not quota.fits(cost):
+            raise Refusal(Code.RECV_BUF_BUSY, f"too many bytes of reports of {link.position} wait here")
         self._telling[link.id] += 1
+        quota.add(0, cost)
         try:
             pause = self._view.charge(link, size)
             if pause:
@@ -166,6 +171,7 @@ class NodeService:
             await self._turns.take(size)
             yield
         finally:
+            quota.add(0, -cost)
             self._telling[link.id] -= 1
             if not self._telling[link.id]:
                 del self._telling[link.id]

@@ -197,6 +197,11 @@ class FrameReader:
         self._start = self._end = self._frame = self.size = 0
         self.empty = True
 
+    @property
+    def held(self) -> int:
+        """Bytes that are left."""
+        return self._end - self._start
+
     def space(self, _: int = -1) -> memoryview:
         """The part of the buffer for the next bytes. Never empty."""
         if self.empty:

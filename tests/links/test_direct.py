@@ -496,7 +496,8 @@ async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: Kind) ->
 async def test_other_links_have_their_turn_between_many_small_frames(
     cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requests, most = 0, link_limits.DIRECT_FRAMES_AT_ONCE
+    requests, most = 0, 20
+    monkeypatch.setattr(link_limits, "DIRECT_REQUEST_S", link_limits.DIRECT_TURN_S / (most - 0.5))
 
     def arrived(*_: object) -> None:
         nonlocal requests
@@ -537,7 +538,7 @@ async def test_other_links_have_their_turn_between_batches_that_take_long(
         taken += 1
         return False
 
-    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 0.0)
+    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 1e-9)
     monkeypatch.setattr(DirectLink, "take_in", take_in)
     data = write_frame(Kind.BATCH) * 3 + write_frame(Kind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data

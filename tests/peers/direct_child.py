@@ -36,6 +36,7 @@ class DirectChild(LinkChild):
         offer: the port and the token of the last Register.
         other: the frames that are no reply.
         reads: bytes of each read.
+        replies: of the requests under way, by their numbers.
     """
 
     offer: tuple[int, bytes] = (0, b"")
@@ -44,7 +45,7 @@ class DirectChild(LinkChild):
         super().__init__(place)
         self.other: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self._numbers = count(1)
-        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self.replies: dict[int, asyncio.Future[Any]] = {}
         self._reader: asyncio.Task[None] | None = None
         self.writer: asyncio.StreamWriter | None = None
         self.reads: list[int] = []
@@ -91,17 +92,21 @@ class DirectChild(LinkChild):
         """
         if self.over():
             raise ConnectionError("the link has ended")
+        self.put(self.begin(**content))
+        return await next(reversed(self.replies.values()))
+
+    def begin(self, patience: int = 60_000, **content: Any) -> bytes:
+        """The frame of the next request, which is under way from now on."""
         number = next(self._numbers)
-        self._replies[number] = asyncio.get_running_loop().create_future()
-        self.put(self.request(number=number, **content))
-        return await self._replies[number]
+        self.replies[number] = asyncio.get_running_loop().create_future()
+        return self.request(number=number, patience=patience, **content)
 
     async def call(self, method: str, data: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Any:
         """Make a request: an announcement over the link where it stands, any other as a call. Returns the Ack."""
         if method != "PathDiscovery" or self.writer is None:
             return await super().call(method, data, metadata)
         terms = {_ROUTES[key]: value for key, value in metadata}
-        reply = await self.ask(announcement=data, patience=60_000, **terms)
+        reply = await self.ask(announcement=data, **terms)
         return pb.Ack.FromString(reply.ack)
 
     async def write(self, data: bytes) -> None:
@@ -139,14 +144,14 @@ class DirectChild(LinkChild):
                 while (frame := frames.next()) is not None:
                     self._take(frame[0], bytes(frame[1]))
         self.other.put_nowait((Kind.END, b""))
-        for reply in self._replies.values():
+        for reply in self.replies.values():
             if not reply.done():
                 reply.set_exception(ConnectionError("the link has ended"))
 
     def _take(self, kind: int, payload: bytes) -> None:
         if kind == Kind.REPLY:
             reply = link_pb2.Reply.FromString(payload)
-            answer = self._replies.pop(reply.number, None)
+            answer = self.replies.pop(reply.number, None)
             if answer is not None and not answer.done():
                 answer.set_result(reply)
         elif kind == Kind.PING:

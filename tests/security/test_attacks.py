@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.attacks import ATTACKS, answers, batches
+from tests.security.attacks import ATTACKS, answers, batches, positions
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -31,10 +31,12 @@ LATER = {form.format(name) for name in OTHERS for form in ("{}", "{}-from-above"
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    """The target of an attack: strikes of a parent wait for its child, for 5 s each, and announcements are large."""
+    """The target of an attack: strikes of a parent wait for its child, for 5 s each, announcements are large, and
+    many positions join slowly."""
     if name in LATER:
         return [pytest.mark.matrix]
-    return [pytest.mark.more] if ATTACKS[name].from_above or "announcements" in name else []
+    long = ATTACKS[name].from_above or "announcements" in name or name in positions.ATTACKS
+    return [pytest.mark.more] if long else []
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in ATTACKS])

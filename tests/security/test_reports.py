@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
 
 import grpc
 import pytest
 
-from taskd_net import Position, observe_limits
-from taskd_net.limits import PROBE_SERIES_PER_CALLER
+from taskd_net import Code, Limits, Position, observe_limits
+from taskd_net.codes import Refusal
+from taskd_net.limits import MESSAGE_BYTES, PROBE_SERIES_PER_CALLER
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
@@ -18,7 +21,7 @@ from taskd_net.observe_limits import STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh
-from tests.security.attacks.reports import ever_new
+from tests.security.attacks.reports import empty, ever_new
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -94,6 +97,37 @@ async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refuse
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+async def test_reports_of_many_positions_that_wait_are_bounded_together(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them has four reports under way, which is what one may have."""
+    monkeypatch.setattr(observe_limits, "STATUS_NODES_PER_S", 100)
+    mgr = await mesh.mgr(limits=Limits(total_bytes=4 * MESSAGE_BYTES))
+    report = empty(0)
+    async with AsyncExitStack() as stack:
+        children = [await stack.enter_async_context(LinkChild(f"Proxy/{rank}")) for rank in range(12)]
+        for child in children:
+            await child.join(mgr.address or "")
+        links = [mgr.router.children.by_id[number] for number in range(1, 13)]
+        assert mgr._server is not None
+        service = mgr._server._services
+        waiting = [
+            asyncio.create_task(service.report(report, partial(links.__getitem__, index)))
+            for index in range(len(links))
+            for _ in range(STATUS_REPORTS_AT_ONCE)
+        ]
+        await asyncio.sleep(0)
+        refused = [task.exception() for task in waiting if task.done()]
+        # The first one has not had to wait, and was read.
+        assert {error.code for error in refused[1:] if isinstance(error, Refusal)} == {Code.RECV_BUF_BUSY}
+        assert not any(task.done() for task in waiting[1:STATUS_REPORTS_AT_ONCE])
+        assert mgr.router.quota.size <= 4 * MESSAGE_BYTES
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert mgr.router.quota.size == 0
 
 
 async def test_endless_series_of_a_stranger_leave_others_theirs(mesh: Mesh) -> None:

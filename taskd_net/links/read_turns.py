@@ -1,0 +1,143 @@
+"""Turns of the direct links of one event loop in which received bytes are decided on.
+
+A read is decided on at once, as long as the reads of one turn of the loop have not taken too long together, and none of
+the same process waits. Other reads wait here, and so does what a link has left after its time. In each turn of the loop
+the processes or addresses at the other ends take turns, for a bounded time. Of one process, the link with the fewest
+bytes and the one that has waited longest go in turns. So one process with a thousand links delays others by some turns
+of the loop, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Protocol
+
+from taskd_net import link_limits
+
+
+class Socket(Protocol):
+    """A socket with received bytes.
+
+    Attributes:
+        place: the process or the machine at the other end.
+    """
+
+    place: str
+
+    def go_on(self) -> None:
+        """Decide on some of them."""
+
+
+class _Place:
+    """The sockets of one process or machine that wait."""
+
+    __slots__ = ("_by_age", "_by_size", "_smallest")
+
+    def __init__(self) -> None:
+        # The sockets that have waited longest come first.
+        self._by_age: OrderedDict[Socket, int] = OrderedDict()
+        # The same by the magnitude of their bytes.
+        self._by_size: dict[int, OrderedDict[Socket, None]] = {}
+        self._smallest = False
+
+    def __bool__(self) -> bool:
+        return bool(self._by_age)
+
+    def add(self, socket: Socket, size: int) -> None:
+        """Add a socket with so many bytes."""
+        magnitude = self._by_age[socket] = size.bit_length()
+        self._by_size.setdefault(magnitude, OrderedDict())[socket] = None
+
+    def remove(self, socket: Socket) -> None:
+        """Remove a socket."""
+        magnitude = self._by_age.pop(socket)
+        del self._by_size[magnitude][socket]
+        if not self._by_size[magnitude]:
+            del self._by_size[magnitude]
+
+    def next(self) -> Socket:
+        """The smallest and the oldest in turns."""
+        self._smallest = not self._smallest
+        return next(iter(self._by_size[min(self._by_size)] if self._smallest else self._by_age))
+
+
+class ReadTurns:
+    """The order of the reads.
+
+    Args:
+        loop: of the links.
+
+    Attributes:
+        waiting: the sockets whose bytes wait, each with its place.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # Seconds that the reads of this turn of the loop have taken, with the work that they have left to tasks.
+        self._spent = 0.0
+        self._until = 0.0
+        self.waiting: dict[Socket, str] = {}
+        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._due = False
+
+    def begin(self, place: str, now: float) -> bool:
+        """True if a read may be decided on at once.
+
+        Args:
+            place: the process or the machine at the other end.
+            now: in seconds.
+        """
+        if not self.waiting and now >= self._until:
+            # Nothing was read for a while: the loop has had other turns.
+            self._spent = 0.0
+        return self._spent < link_limits.DIRECT_TURN_S and place not in self._places
+
+    def ended(self, began: float, now: float, left: float = 0.0) -> None:
+        """Count a read.
+
+        Args:
+            began: its time.
+            now: the time after it.
+            left: seconds of work that it has left to tasks.
+        """
+        self._spent += now - began + left
+        self._until = now + link_limits.DIRECT_TURN_GAP_S
+
+    def wait(self, socket: Socket, size: int) -> None:
+        """Let a socket wait for its turn.
+
+        Args:
+            socket: it does not wait yet.
+            size: bytes that wait.
+        """
+        name = self.waiting[socket] = socket.place
+        place = self._places.get(name)
+        if place is None:
+            place = self._places[name] = _Place()
+        place.add(socket, size)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._serve)
+
+    def drop(self, socket: Socket) -> None:
+        """Forget a socket, if it waits."""
+        name = self.waiting.pop(socket, None)
+        if name is not None:
+            place = self._places[name]
+            place.remove(socket)
+            if not place:
+                del self._places[name]
+
+    def _serve(self) -> None:
+        self._spent = 0.0
+        while self._places and self._spent < link_limits.DIRECT_TURN_S:
+            name = next(iter(self._places))
+            self._places.move_to_end(name)
+            socket = self._places[name].next()
+            self.drop(socket)
+            socket.go_on()
+        self._spent = 0.0
+        self._due = bool(self._places)
+        if self._due:
+            self._loop.call_soon(self._serve)
