@@ -200,6 +200,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
+        self._turn = time.monotonic()
         self._take()
 
     def detach(self) -> None:
@@ -407,6 +408,9 @@ class DirectSocket(asyncio.BufferedProtocol):
     def _look(self, due: float) -> None:
         """Ping a silent other end, and let go of one that is gone."""
         now = time.monotonic()
+        if self in self._reads.waiting:
+            # The kernel may have bytes that this end does not read before its turn.
+            self._heard = now
         silent = now - self._heard
         if silent < limits.KEEPALIVE_TIME_S:
             self._look_in(limits.KEEPALIVE_TIME_S - silent)

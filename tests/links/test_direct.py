@@ -637,6 +637,20 @@ async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
     assert pings <= 1.5 * limits.SILENT_S / limits.KEEPALIVE_TIME_S
 
 
+async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = cable.stream
+    with monkeypatch.context() as patch:
+        patch.setattr(link_limits, "DIRECT_TURN_S", 0.0)
+        await cable.write(write_frame(Kind.PONG))
+        await until(lambda: stream in stream._reads.waiting)
+        for silent in (limits.NOT_ANSWERING_S, limits.SILENT_S):
+            stream._heard = time.monotonic() - silent
+            stream._look(time.monotonic())
+            assert not cable.child.silent
+            assert not stream.closing()
+    await until(lambda: stream._signs)
+
+
 async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> None:
     await asyncio.sleep(0)
     time.sleep(1.2 * limits.SILENT_S)  # noqa: ASYNC251 - the process is held
