@@ -183,7 +183,7 @@ async def test_requests_of_a_child_that_reads_nothing_are_bounded(mesh: Mesh) ->
         await asyncio.gather(child._reader, return_exceptions=True)
         uuid = "u" * 200
         request = child.request(number=1, announcement=announcement(uuid=uuid), patience=60_000)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while not mesh.count("child_lost"):
                 child.put(request * 8)
                 await child.writer.drain() if child.writer.transport.get_write_buffer_size() < 1 << 20 else None
