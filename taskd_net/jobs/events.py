@@ -59,6 +59,17 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiverGone:
+    """The receiver of a command has left the mesh after a send that it may have taken, so its acknowledgement is lost.
+
+    Args:
+        uuid: of the command.
+    """
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """ClusterD's ProcessManageSignal.
 
@@ -254,7 +265,9 @@ class Recovered:
     """The training framework has carried a strategy out, and the training goes on."""
 
 
-Underway = Acknowledged | CallEnded | DecidesAgain | MachineReset | Subscribed | FaultsReported | Recovered
+Underway = (
+    Acknowledged | ReceiverGone | CallEnded | DecidesAgain | MachineReset | Subscribed | FaultsReported | Recovered
+)
 """Events of orders that are under way."""
 
 OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded

@@ -20,6 +20,7 @@ from taskd_net.jobs.events import (
     FaultsReported,
     MachineReset,
     ProfilingSwitch,
+    ReceiverGone,
     Recovered,
     Reported,
     RetryTime,
@@ -28,7 +29,7 @@ from taskd_net.jobs.events import (
     Subscribed,
     SwitchNic,
 )
-from taskd_net.jobs.fault import Fault
+from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.outbox import INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.records import Taken
@@ -172,6 +173,8 @@ class Job:
                 return self._report(event)
             case Acknowledged():
                 return self._acknowledge(event)
+            case ReceiverGone():
+                current.dirty = current.outbox.receiver_gone(event.uuid) or current.dirty
             case Signal():
                 return self._signal(event)
             case DecidesAgain():
@@ -185,6 +188,7 @@ class Job:
                 current.dirty = current.dirty or bool(begun)
                 current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
                 current.open_faults.end()
+                self._void_orders()
             case Subscribed():
                 current.to_report |= current.open_faults.begin()
                 current.dirty = True
@@ -272,6 +276,10 @@ class Job:
         named = src.role == Role.AGENT and is_rank(src.server_rank)
         leaving = named and current.outbox.has(traffic.agent(int(src.server_rank)), vocabulary.EXIT)
         taken = current.records.take(current.now, report, leaving=leaving)
+        if leaving and report.code == vocabulary.FAULT and read_fault(current.now, report.message, {}) is None:
+            # An Agent says this on its way out, so it has its 203, whatever becomes of the acknowledgement.
+            for uuid in current.outbox.uuids_to(traffic.agent(int(src.server_rank)), vocabulary.EXIT):
+                current.dirty = current.outbox.receiver_gone(uuid) or current.dirty
         if taken is Taken.NEW_PROCESS:
             node = int(src.server_rank)
             current.open_faults.replaced(self._ranks_of(node) if src.role == Role.AGENT else ())
@@ -330,6 +338,13 @@ class Job:
             current.to_report |= current.open_faults.take(fresh)
             current.signals.append(fresh)
         return True
+
+    def _void_orders(self) -> None:
+        """ClusterD has forgotten its orders. What they have not done yet is void; commands and killMaster go on."""
+        current = self.state
+        current.signals = [each for each in current.signals if each.signal_type == events.KILL_MASTER]
+        if current.signal != Signal() and current.signal.signal_type != events.KILL_MASTER:
+            current.signal, current.dirty = Signal(), True
 
     def _snapshot(self) -> Snapshot:
         current = self.state

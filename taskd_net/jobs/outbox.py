@@ -25,6 +25,8 @@ class Sending:
         due: time of the next try, in seconds since the epoch.
         sent: time of the first try.
         resumed: an earlier Manager has sent it, and may have died before its acknowledgement came.
+        gone: its receiver may have taken it, and has left since. It is sent again all the same, as a link may have
+            broken, but nothing else waits for it.
     """
 
     command: Command | None = None
@@ -33,6 +35,7 @@ class Sending:
     due: Timer = 0.0
     sent: Moment = 0.0
     resumed: bool = False
+    gone: bool = False
 
 
 @dataclass(slots=True)
@@ -137,9 +140,26 @@ class Outbox:
         """True while a command with this code is on its way to this destination."""
         return any(command.code == code for command in self._to(to))
 
+    def is_awaited(self, to: str, code: int) -> bool:
+        """True while a command with this code is on its way to a destination that may still take it."""
+        return any(not self.sending[uuid].gone for uuid in self.by_target.get(to, ()) if self._code(uuid) == code)
+
+    def receiver_gone(self, uuid: str) -> bool:
+        """The receiver of a command has left after it may have taken it. Returns whether that is news."""
+        sending = self.sending.get(uuid)
+        if sending is None or sending.gone:
+            return False
+        sending.gone = True
+        self.unsaved.add(uuid)
+        return True
+
     def commands(self) -> list[str]:
         """Uuids of all commands on their way."""
         return [uuid for uuid, sending in self.sending.items() if sending.command is not None]
+
+    def uuids_to(self, to: str, code: int) -> list[str]:
+        """Uuids of the commands with a code on their way to a destination."""
+        return [command.uuid for command in self._to(to) if command.code == code]
 
     def codes_to(self, to: str) -> list[int]:
         """Codes of the commands on their way to a destination."""

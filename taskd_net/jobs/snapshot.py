@@ -88,8 +88,8 @@ class Snapshot:
         return self.outbox.has(traffic.agent(rank), vocabulary.RESTART_ALL)
 
     def exiting(self, rank: int) -> bool:
-        """True while a 203 is on its way to an Agent."""
-        return self.outbox.has(traffic.agent(rank), vocabulary.EXIT)
+        """True while a 203 is on its way to an Agent that may still take it."""
+        return self.outbox.is_awaited(traffic.agent(rank), vocabulary.EXIT)
 
     def starting(self, rank: int) -> bool:
         """True while the first try of a 210 is on its way to an Agent.

@@ -92,6 +92,7 @@ class Streams:
 
     def _run(self, name: str, snapshot: Snapshot, outcome: Outcome, carry_out: CarryOut) -> bool:
         stream, had = self.streams[name], set[str]()
+        self._seize(name, snapshot, outcome)
         while True:
             if not stream.owner:
                 wanting = self._first(name, snapshot, outcome)
@@ -110,6 +111,20 @@ class Streams:
                 outcome.note("stream_released", stream=name, plugin=plugin.name)
             stream.owner = ""
             self._guarded(name, plugin, outcome, partial(plugin.release, name))
+
+    def _seize(self, name: str, snapshot: Snapshot, outcome: Outcome) -> None:
+        """Give a stream to a plugin that does not wait for its owner."""
+        stream = self.streams[name]
+        for plugin in self._order[name]:
+            if plugin.name in stream.barred or name not in plugin.seizes(snapshot) or stream.owner == plugin.name:
+                continue
+            if stream.owner:
+                owner = self.plugins[stream.owner]
+                outcome.note("stream_released", stream=name, plugin=owner.name)
+                self._guarded(name, owner, outcome, partial(owner.release, name))
+            stream.owner = plugin.name
+            outcome.note("stream_taken", stream=name, plugin=plugin.name)
+            return
 
     def _first(self, name: str, snapshot: Snapshot, outcome: Outcome) -> AnyPlugin | None:
         """The plugin with the lowest number among those that want a stream and are not barred."""

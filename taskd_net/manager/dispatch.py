@@ -25,6 +25,10 @@ _UNDELIVERED: Final = frozenset(
 """Answers that say that the message certainly is in no inbox."""
 
 
+_ABSENT: Final = (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
+"""Answers that say that the receiver has left the mesh."""
+
+
 class Dispatch:
     """Sends commands, in the node's event loop.
 
@@ -35,14 +39,20 @@ class Dispatch:
         node: the Mgr.
         answered: takes the uuid and the answer of each attempt, and whether the receiver may have had the command
             already when the send began that was answered. The answer's `receivers` are None for a unicast alone.
+        gone: takes the uuid of a command that its receiver may have taken before it left the mesh.
         term: the fencing number of commands that leave now, 0 for none; None where none may leave.
     """
 
     def __init__(
-        self, node: Node, answered: Callable[[str, Ack, bool], None], term: Callable[[], int | None] = lambda: 0
+        self,
+        node: Node,
+        answered: Callable[[str, Ack, bool], None],
+        gone: Callable[[str], None],
+        term: Callable[[], int | None] = lambda: 0,
     ) -> None:
         self._node = node
         self._answered = answered
+        self._gone = gone
         self._term = term
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._unclear: set[str] = set()
@@ -80,6 +90,8 @@ class Dispatch:
             ack = await self._node.send(body, to=command.to, mtype=command.mtype, uuid=uuid, timeout=left)
             if not ack.ok and ack.code not in _UNDELIVERED:
                 self._unclear.add(uuid)
+            elif ack.code in _ABSENT and uuid in self._unclear:
+                self._gone(uuid)
             return ack
 
         try:

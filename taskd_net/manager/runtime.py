@@ -22,6 +22,7 @@ from taskd_net.jobs.events import (
     DeviceReleased,
     Event,
     ProfilingSwitch,
+    ReceiverGone,
     Reported,
     RetryTime,
     Underway,
@@ -113,7 +114,7 @@ class Manager:
         self._counters = JobCounters()
         self._fault_to_command = Latency()
         self._keeping: Kept = NotKept()
-        self._dispatch = Dispatch(node, self._answered, lambda: self._keeping.term())  # noqa: PLW0108 - of the moment
+        self._dispatch = Dispatch(node, self._answered, self._gone, lambda: self._keeping.term())  # noqa: PLW0108 - of the moment
         self._changed = asyncio.Event()
         self._resigning: asyncio.Task[None] | None = None
         self._closing = False
@@ -449,6 +450,9 @@ class Manager:
         for reply in outcome.replies:
             if self._reply is None or self._reply(reply):
                 self._take(Acknowledged(reply.uuid))
+
+    def _gone(self, uuid: str) -> None:
+        self._take(ReceiverGone(uuid))
 
     def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
         if ack.ok and not self._take(Acknowledged(uuid, ack.receivers, late)):

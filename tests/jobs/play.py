@@ -117,6 +117,27 @@ class Play:
         assert again.to_json() == self.job.to_json()
         self.look(outcome)
         check(self.job.state.records)
+        if self.job.wake > self.now + self.config.interval + 1e-6:  # nothing is due at once
+            self.assert_held_for_a_reason()
+
+    def assert_held_for_a_reason(self) -> None:
+        """Assert that each owner of a stream waits for something that ends its hold, and not for its patience alone."""
+        job, state = self.job, self.job.state
+        plugins = {plugin.name: plugin for plugin in job.plugins}
+        signal, snapshot, known = state.signal, job._snapshot(), state.records.epochs
+        reasons = {
+            "StopTrainPlugin": signal.signal_type in ("stopTrain", "preExitProcess", "globalFault"),
+            "recoverPlugin": any(map(snapshot.exiting, plugins["recoverPlugin"].state.signal.node_rank_ids)),
+            "ElasticTrainingPlugin": signal.strategy in ("downgrade", "upgrade")
+            or signal.signal_type == "faultNodesExit",
+            "PodReschedulingPlugin": snapshot.any_faulty,
+            "InPlacePlugin": not known.all_in(epochs.RUNNING),
+            "FaultLevelPlugin": bool(state.devices.tasks),
+            "OMStressTestPlugin": bool(plugins["OMStressTestPlugin"].state.waiting),
+            "OMSwitchNicPlugin": bool(plugins["OMSwitchNicPlugin"].state.waiting),
+        }
+        held = {stream.owner for stream in state.streams.values() if stream.owner}
+        assert all(reasons[owner] for owner in held), f"{held} without anything that ends it"
 
     def decide(self) -> Outcome:
         """Tick."""

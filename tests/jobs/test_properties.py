@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net.jobs.events import Reported
+from taskd_net.jobs.events import MachineReset, Reported
 from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.position import Position
@@ -23,6 +23,21 @@ def test_every_stream_is_free_again_once_faults_are_gone(
     play = Play(config, ours=ours)
     play.run(steps)
     play.assert_rest()
+
+
+@settings(max_examples=150)
+@given(st.lists(STEP, max_size=40), st.booleans())
+def test_the_end_of_clusterds_stream_ends_every_hold(steps: list[tuple[str, object, object]], ours: bool) -> None:
+    """ClusterD has forgotten its orders, and sends nothing that would end them."""
+    play = Play(CLUSTERD, ours=ours)
+    for kind, first, second in steps:
+        play.step(kind, first, second)
+        if play.job.wake <= play.now:
+            play.tick()
+    play.take(MachineReset())
+    play.settle(1.0)
+    held = {name: stream.owner for name, stream in play.job.state.streams.items() if stream.owner}
+    assert held == {}
 
 
 @settings(max_examples=150)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
+from asyncio.subprocess import PIPE
+from typing import Any, Final
 
 import pytest
 
 from taskd_net import Ack, Code, Node, NodeConfig
 from taskd_net.jobs.traffic import Command
 from taskd_net.manager.dispatch import Dispatch
+from tests.fork_server import ROOT, forked
 from tests.manager.cluster import SOON, agent, leaves, worker
+from tests.polling import until
 
 
 class Sender:
@@ -19,7 +23,8 @@ class Sender:
     def __init__(self, node: Node) -> None:
         self._answers = asyncio.Queue[tuple[str, Ack]]()
         self.late: list[str] = []
-        self.dispatch = Dispatch(node, self._answered)
+        self.gone: list[str] = []
+        self.dispatch = Dispatch(node, self._answered, self.gone.append)
 
     def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
         self.late += [uuid] * late
@@ -74,6 +79,54 @@ async def test_an_acknowledgement_is_late_after_a_send_without_one(monkeypatch: 
     assert sender.late == ["a", "c"], "what was certainly not delivered, or is acknowledged, is clear"
 
 
+async def test_a_receiver_that_leaves_after_it_may_have_taken_a_command_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        sender, send = Sender(node), node.send
+        lost: dict[str, list[Code]] = {"taken": [Code.NETWORK_ACK_LOST], "never": []}
+
+        async def losing(*args: Any, uuid: str, **more: Any) -> Ack:
+            ack = await send(*args, uuid=uuid, **more)
+            return ack._replace(code=lost[uuid].pop()) if lost[uuid] else ack
+
+        monkeypatch.setattr(node, "send", losing)
+        for uuid in lost:
+            sender.send(uuid, "Agent/0")
+        await until(lambda: bool(sender.gone))
+        await sender.dispatch.close()
+    assert set(sender.gone) == {"taken"}
+
+
+LAUNCHER: Final = """
+import asyncio, os, sys
+from taskd_net import Node, NodeConfig
+
+async def main():
+    async with Node(NodeConfig.agent(server_rank=1, upstream=sys.argv[1], confirms=True)) as node:
+        await node.joined(60.0)
+        print("joined", flush=True)
+        await node.receive()
+        os._exit(1)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_launcher_that_leaves_with_its_acknowledgement_is_gone() -> None:
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
+        sender, arguments = Sender(node), ("-c", LAUNCHER, node.address or "")
+        with forked():
+            process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE, cwd=ROOT)
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"joined\n"
+        sender.send("a", "Agent/1")
+        await until(lambda: bool(sender.gone))
+        assert await process.wait() == 1
+        await sender.dispatch.close()
+    assert set(sender.gone) == {"a"}
+
+
 async def test_no_attempt_leaves_while_another_manager_may_lead() -> None:
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node, leaves(node, agent(0)) as (zero,):
         terms: list[int | None] = [None, None, 7]
@@ -85,7 +138,7 @@ async def test_no_attempt_leaves_while_another_manager_may_lead() -> None:
                 return terms[0]
             return terms.pop(0)
 
-        dispatch = Dispatch(node, lambda *_: None, term)
+        dispatch = Dispatch(node, lambda *_: None, lambda _: None, term)
         dispatch.send(Command("Agent/0", 203, uuid="a", extension={"Incarnation": "i"}))
         message, said = await zero.take()
         assert asked.is_set() and message.uuid == "a"

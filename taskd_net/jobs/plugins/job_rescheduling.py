@@ -47,6 +47,10 @@ class JobRescheduling(Recovery[Killed]):
             wanted = snapshot.needs_answer(0)
         return (RECOVERY,) if wanted else ()
 
+    def seizes(self, snapshot: Snapshot) -> Collection[str]:
+        """The recovery stream, for a killMaster: its own stream of signals ends a moment later."""
+        return (RECOVERY,) if snapshot.config.recovers and self._is_killed(snapshot) else ()
+
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """End Agent 0."""
         if self._is_killed(snapshot):

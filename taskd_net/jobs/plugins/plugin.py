@@ -53,6 +53,10 @@ class Plugin(ABC, Generic[S]):
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The streams that the plugin wants now, of those in `streams`. Called often: it must not change anything."""
 
+    def seizes(self, snapshot: Snapshot) -> Collection[str]:
+        """The streams that the plugin takes at once from whichever plugin has them; none by default."""
+        return ()
+
     @abstractmethod
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Decide, as the owner of a stream. Called once in each tick, and once for each of ClusterD's signals.

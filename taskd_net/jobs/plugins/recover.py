@@ -3,7 +3,8 @@
 ```
          retry, dump, continue:   controller ─────────────────────────────────────────▶ free
   free ─ recover:                 203 to nodeRankIds ─ all taken, or 15 s ─ controller ─▶ free
-                                                     └ another fault's signal ──────────▶ free
+                                                     └ another fault's signal,
+                                                       or the end of its stream ──▶ free
          recover in place:        controller, 209 with all faulty ranks ──────────────▶ free
          saveAndExit:             controller, 203 to nodeRankIds ─────────────────────▶ free
 ```

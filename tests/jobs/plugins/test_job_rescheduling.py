@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import ClassVar
+
 import pytest
 
+from taskd_net.jobs.events import MachineReset
+from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.plugins.actions import RECOVERY
+from taskd_net.jobs.plugins.job_rescheduling import Killed
+from taskd_net.jobs.snapshot import Snapshot
 from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 
 
@@ -47,6 +54,43 @@ def test_kill_master_is_carried_out_whichever_plugin_holds_the_stream(signal: st
     assert owner(scene)
     killed(scene, "u")
     assert owner(scene) == ""
+
+
+class Keeps(Plugin[Killed]):
+    """A user's plugin that comes before all others, and never lets the recovery go."""
+
+    name = "Keeps"
+    streams: ClassVar = {RECOVERY: 0}
+
+    def __init__(self) -> None:
+        super().__init__(Killed())
+
+    def wants(self, snapshot: Snapshot) -> Collection[str]:
+        return (RECOVERY,)
+
+    def step(self, stream: str, snapshot: Snapshot) -> Progress:
+        return Progress.HOLD
+
+
+def test_kill_master_is_carried_out_before_a_plugin_that_never_lets_go() -> None:
+    scene = Scene(CLUSTERD, lambda: [*built_in(), Keeps()])
+    scene.register(0, 1)
+    scene.settle()
+    assert owner(scene) == "Keeps"
+    killed(scene, "u")
+    scene.settle()
+    assert owner(scene) == "Keeps"
+
+
+def test_kill_master_outlives_its_stream_of_signals() -> None:
+    """ClusterD ends the stream 0.04 s after it."""
+    scene = started(0, config=CLUSTERD)
+    scene.signal("changeStrategy", uuid="u", strategy="exit", nodes=(0,))
+    scene.signal("killMaster", uuid="v")
+    scene.take(MachineReset())
+    outcome = scene.tick()
+    assert [call.name for call in outcome.calls] == ["destroy"], "and the exit is void"
+    assert commands(outcome) == [("Agent/0", 203)]
 
 
 def test_each_kill_master_is_new() -> None:

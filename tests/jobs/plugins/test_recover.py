@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.jobs.scene import CLUSTERD, owner, started
+from taskd_net.jobs.events import MachineReset, ReceiverGone
+from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 
 def test_the_controller_recovers_without_a_node_that_cannot_be_reached() -> None:
@@ -29,6 +30,18 @@ def test_a_recovery_that_waits_ends_with_another_faults_signal(signal: str, call
     assert [call.name for outcome in outcomes for call in outcome.calls] == calls
 
 
+def test_a_recovery_that_waits_is_void_when_its_stream_ends() -> None:
+    """ClusterD has forgotten it. The 203 was given, and goes on."""
+    scene = started(0, 1, config=CLUSTERD)
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", "change_strategy", uuid="u", strategy="recover", nodes=(1,))
+    scene.settle()
+    scene.take(MachineReset())
+    outcomes = [*scene.settle(), scene.tick(20.0)]
+    assert owner(scene) == "" and not [call for outcome in outcomes for call in outcome.calls]
+    assert [code for outcome in outcomes for _, code in commands(outcome)] == [203]
+
+
 @pytest.mark.parametrize("nodes", [(), (1,)], ids=["nobody", "taken-before"])
 def test_the_controller_recovers_at_once_where_no_203_is_on_its_way(nodes: tuple[int, ...]) -> None:
     scene = started(0, 1, config=CLUSTERD)
@@ -38,3 +51,20 @@ def test_the_controller_recovers_at_once_where_no_203_is_on_its_way(nodes: tuple
     begin = scene.now
     calls = [call.name for outcome in scene.settle() for call in outcome.calls]
     assert calls == ["change_strategy"] and owner(scene) == "" and scene.now < begin + 1.0
+
+
+@pytest.mark.parametrize("how", ["gone", "says-so"])
+def test_the_controller_recovers_at_once_where_the_acknowledgement_of_a_203_is_lost(how: str) -> None:
+    """The launcher takes its 203 and leaves, and its acknowledgement with it."""
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", "change_strategy", uuid="u", strategy="recover", nodes=(1,))
+    scene.settle()
+    assert owner(scene) == "recoverPlugin"
+    (command,) = scene.job.state.outbox.commands()
+    if how == "gone":
+        scene.take(ReceiverGone(command))
+    else:
+        scene.fault(1)
+    assert [call.name for outcome in scene.settle() for call in outcome.calls] == ["change_strategy"]
+    assert scene.job.state.outbox.commands() == [command], "it is sent again: a link may have broken"
