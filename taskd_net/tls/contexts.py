@@ -44,9 +44,15 @@ def names_of(connection: ssl.SSLObject) -> frozenset[CertificateName]:
 
 
 def _context(purpose: ssl._SSLMethod, certificates: Certificates) -> ssl.SSLContext:
+    # The package is an extra, and nodes without TLS import this module too.
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509 import load_pem_x509_certificates
+
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # An intermediate CA in the file is trusted, as by gRPC.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=certificates.ca.decode())
+    # The text between the certificates may be of any bytes; `ssl` takes a text of ASCII alone.
+    authorities = (each.public_bytes(Encoding.DER) for each in load_pem_x509_certificates(certificates.ca))
+    context.load_verify_locations(cadata=b"".join(authorities))
     return context

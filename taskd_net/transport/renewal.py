@@ -47,34 +47,35 @@ class Renewal:
         """Move to the preferred kind of link when that can be reached."""
         while stay.connection.better is not None:
             await asyncio.sleep(chance.uniform(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S))
-            if stay.renewing or not await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
+            if stay.renewing:
                 continue
             stay.renewing = True
             try:
-                await self._move(stay)
-            except Failed as failed:
-                self.host.log.debug("move_failed", upstream=self.upstream, reason=str(failed))
-            else:
-                self.host.log.info("moved", upstream=self.upstream, link=stay.session.kind)
+                if await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
+                    await self._move(stay)
+                    self.host.log.info("moved", upstream=self.upstream, link=stay.session.kind)
+            except Exception as error:
+                reason, fault = _in_words(error)
+                self.host.log.debug("move_failed", upstream=self.upstream, reason=reason, exc_info=fault)
             finally:
                 stay.renewing = False
             self.begin(stay)
 
     async def _run(self, stay: Stay) -> None:
-        reason = ""
+        last = ""
         while self.connector.is_stale(stay.connection):
             # Nodes that have new certificates at the same moment do not come at the same moment.
             await asyncio.sleep(chance.uniform(0.0, limits.RENEWAL_SPREAD_S))
             try:
                 # Over the link first. Register decides where that was refused, as with names of another certificate.
-                await self._move(stay, over_the_link=not reason)
-            except Failed as failed:
-                if str(failed) != reason:
-                    reason = str(failed)
-                    self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason)
-                await asyncio.sleep(limits.RENEWAL_RETRY_S)
-            else:
+                await self._move(stay, over_the_link=not last)
                 self.host.log.info("renewed", upstream=self.upstream)
+            except Exception as error:
+                reason, fault = _in_words(error)
+                if reason != last:
+                    last = reason
+                    self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason, exc_info=fault)
+                await asyncio.sleep(limits.RENEWAL_RETRY_S)
         stay.renewing = False
 
     async def _move(self, stay: Stay, *, over_the_link: bool = False) -> None:
@@ -85,14 +86,13 @@ class Renewal:
         credentials, channel = self.connector.open_channel()
         before = stay.connection
         overlap = stay.peer.profile.confirms_stream
-        # An offer over the link is for a link of its kind: one of another kind would end it.
-        kind = ""
+        # A link goes on over one of its kind or of a better one. One of a lesser kind would end it.
+        kind = before.session.kind if before.better is None else ""
         try:
             # The steps that can fail come first: until they are done, the old connection does its work.
             peer = stay.peer
             if over_the_link and before.opened.renew is not None:
                 peer = await before.opened.renew(self.ack_timeout)
-                kind = before.session.kind
             elif overlap:
                 _, peer = await self.connector.register(channel)
             else:
@@ -156,6 +156,14 @@ class Renewal:
             # An announcement or a report may be under way on it.
             if connection.channel is not None:
                 await connection.channel.close(self.ack_timeout)
+
+
+def _in_words(error: Exception) -> tuple[str, Exception | None]:
+    """The reason for which a move has failed, and the exception if it is a fault: of this package, or of gRPC's.
+
+    A fault is a failure like any other: the next move may succeed, and without one the old certificate ends.
+    """
+    return (str(error), None) if isinstance(error, Failed) else (repr(error), error)
 
 
 async def _end(connection: Connection) -> None:

@@ -35,6 +35,11 @@ class Folder:
         data = b"".join(one.certificate.public_bytes(Encoding.PEM) for one in authorities)
         write(self.path / "ca.crt", data, 0o644)
 
+    def comment(self, text: bytes) -> None:
+        """Put a line of text before the CAs in their file."""
+        file = self.path / "ca.crt"
+        file.write_bytes(b"# " + text + b"\n" + file.read_bytes())
+
     def issue(
         self,
         *uris: str,

@@ -13,7 +13,7 @@ from taskd_net.codes import Refusal
 from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_acceptor import DirectAcceptor
-from taskd_net.links.kind import Failed
+from taskd_net.links.kind import Failed, Unreachable
 from taskd_net.links.peer import joined_metadata
 from taskd_net.logger import get_logger
 from taskd_net.tls.certificates import read
@@ -193,6 +193,78 @@ async def test_link_that_the_parent_has_left_is_lost_where_the_move_fails(
     await mesh.logged("upstream_lost", node=worker.position)
     await soon(worker.joined())
     assert (await soon(worker.send("up", to="Mgr"))).ok
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct", "batched"], indirect=True)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_file_of_authorities_may_hold_any_text_between_certificates(
+    mesh: Mesh, tmp_path: Path, at_once: None, encoding: str
+) -> None:
+    certificates = Folder(tmp_path)
+    certificates.comment("Zertifizierungsstelle für Köln".encode(encoding))
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    kind = worker.links[UP].kind
+    assert kind == mesh.settings["links"]
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position)
+    assert worker.links[UP].kind == kind
+    assert mesh.count("link_unreachable") == mesh.count("renewal_failed") == 0
+
+
+@pytest.mark.timeout(30)
+@fast_links
+async def test_fault_in_a_move_is_a_failure_like_any_other(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    open_link, faults = Connector.open, [MemoryError(), RuntimeError("a fault")]
+
+    async def with_a_fault(connector: Connector, *arguments: Any, continues: bool = False, **more: Any) -> Any:
+        if continues and faults:
+            raise faults.pop()
+        return await open_link(connector, *arguments, continues=continues, **more)
+
+    monkeypatch.setattr(Connector, "open", with_a_fault)
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position)
+    failures = [event for event in mesh.events if event["event"] == "renewal_failed"]
+    assert ["a fault" in event["reason"] for event in failures] == [True, False]
+    assert all("with_a_fault" in event["exception"] for event in failures)
+    certificates.issue()
+    await mesh.logged("renewed", node=worker.position, times=2)
+    assert (await soon(mgr.send("down", to=worker.position))).ok
+    assert (await soon(worker.send("up", to="Mgr"))).ok
+    assert mesh.count("upstream_lost") == 0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mesh", ["direct"], indirect=True)
+async def test_link_is_not_renewed_over_a_lesser_kind_which_would_end_it(
+    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
+) -> None:
+    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    certificates = Folder(tmp_path)
+    mgr = await mesh.mgr(tls=certificates.listening())
+    worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
+    with monkeypatch.context() as firewall:
+
+        async def drops(*_: object) -> None:
+            raise Unreachable("the firewall drops it")
+
+        firewall.setattr("taskd_net.links.direct_kind._connect", drops)
+        certificates.issue()
+        await until(lambda: len(registered) > 2)
+        assert (await soon(mgr.send("down", to=worker.position))).ok
+        assert (await soon(worker.send("up", to="Mgr"))).ok
+    await mesh.logged("renewed", node=worker.position)
+    assert worker.links[UP].kind == "direct"
+    assert mesh.count("renewal_failed", node=worker.position) == 1
+    assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
 
 
 @pytest.mark.timeout(30)
