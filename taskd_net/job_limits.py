@@ -298,6 +298,10 @@ CLUSTERD_SETTLED_S: Final = 0.2
 """Seconds from a subscription to the first report of a fault, and from the end of a stream for operations to the next.
 ClusterD loses the ranks of a report in the first 0.1 s, while it resets the machine of the job."""
 
+CLUSTERD_FRAGILE_S: Final = 6.0
+"""Seconds after changeStrategy recover-in-place in which a client ends no stream of signals: the end of one within
+5 s ends ClusterD, with the rounds of all jobs."""
+
 CLUSTERD_HEALTH_S: Final = 1.0
 """Seconds between two health checks, as TaskD's client."""
 

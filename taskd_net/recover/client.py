@@ -21,6 +21,7 @@ from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
+from taskd_net.jobs.plugins.actions import IN_PLACE
 from taskd_net.logger import get_logger
 from taskd_net.recover import orders, rpcs
 from taskd_net.recover.codes import Code, describe
@@ -109,6 +110,7 @@ class Client:
         # The last Init of this connection was answered.
         self._initialized = asyncio.Event()
         self._settled = 0.0
+        self._fragile = 0.0
         self._round_over = False
         self._said: tuple[object, ...] = ()
 
@@ -197,7 +199,10 @@ class Client:
             self._under_way.discard(rpc.name)
 
     async def close(self) -> None:
-        """End every call and stream. Idempotent."""
+        """End every call and stream, at once or `job_limits.CLUSTERD_FRAGILE_S` after an order to recover in place.
+
+        Idempotent.
+        """
         self._closed = True
         await self._drop()
         for ending, channel in list(self._ending.items()):
@@ -252,6 +257,9 @@ class Client:
 
     async def _end_streams(self) -> None:
         """End the stream of signals and those beside it; the profiling switch has one of its own."""
+        if self._streams:
+            # ClusterD ends where the stream does so too early after its order to recover in place.
+            await asyncio.wait(self._streams[:1], timeout=max(self._fragile - time.monotonic(), 0.0))
         streams, self._streams = self._streams, []
         for stream in streams:
             stream.cancel()
@@ -428,6 +436,8 @@ class Client:
             self._has_switch = self._has_switch or isinstance(message, datatrace_pb2.DataStatusRes)
             self.counters.orders += 1
             if rpc is rpcs.SIGNALS:
+                if isinstance(event, Signal) and event.strategy and IN_PLACE in event.extra_params:
+                    self._fragile = time.monotonic() + job_limits.CLUSTERD_FRAGILE_S
                 self._life.ordered()
                 self._said = () if self._said == _TAKEN_OVER else self._said
             await self._take(event)

@@ -35,6 +35,22 @@ SIGNALS = st.tuples(
     st.lists(st.integers(0, AGENTS - 1), max_size=2, unique=True),
     st.integers(0, 5),
 )
+ORDER = st.builds(
+    lambda order, actions, nodes, number: ("signal", (*order, actions, nodes, number), None),
+    st.sampled_from(
+        [
+            *((kind, "") for kind in ("stopTrain", "preExitProcess", "globalFault", "faultNodesExit", "killMaster")),
+            *(
+                ("changeStrategy", strategy)
+                for strategy in ("retry", "recover", "dump", "exit", "downgrade", "upgrade")
+            ),
+        ]
+    ),
+    st.lists(st.sampled_from(["fault_nodes_exit", "fault_nodes_restart"]), max_size=1),
+    st.lists(st.integers(0, AGENTS - 1), max_size=1),
+    st.integers(0, 5),
+)
+"""An order of ClusterD in a round."""
 PHASES = (epochs.NEW, epochs.LEFT, epochs.RUNNING)
 STEP = st.one_of(
     st.tuples(st.just("fault"), st.integers(0, AGENTS - 1), st.booleans()),

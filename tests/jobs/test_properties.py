@@ -10,7 +10,7 @@ from taskd_net.jobs.records import Taken
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.position import Position
 from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
-from tests.jobs.play import STEP, Play
+from tests.jobs.play import ORDER, STEP, Play
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL
 from tests.jobs.test_records import check
 
@@ -26,9 +26,9 @@ def test_every_stream_is_free_again_once_faults_are_gone(
 
 
 @settings(max_examples=150)
-@given(st.lists(STEP, max_size=40), st.booleans())
+@given(st.lists(st.one_of(ORDER, ORDER, STEP), max_size=40), st.booleans())
 def test_the_end_of_clusterds_stream_ends_every_hold(steps: list[tuple[str, object, object]], ours: bool) -> None:
-    """ClusterD has forgotten its orders, and sends nothing that would end them."""
+    """ClusterD has forgotten its orders, and sends nothing that would end them. Until then each has a reason."""
     play = Play(CLUSTERD, ours=ours)
     for kind, first, second in steps:
         play.step(kind, first, second)

@@ -25,7 +25,7 @@ FAULTS = [wire.FaultRank(rankId="1", faultType="1")]
 @pytest.fixture
 def clusterd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ClusterD]:
     monkeypatch.setenv(profiling_switch.PATH, str(tmp_path / "profilingSwitch"))
-    for name in ("CLUSTERD_INIT", "CLUSTERD_PAUSE", "CLUSTERD_LOOK", "REPLY_PAUSE"):
+    for name in ("CLUSTERD_INIT", "CLUSTERD_PAUSE", "CLUSTERD_LOOK", "CLUSTERD_FRAGILE", "REPLY_PAUSE"):
         monkeypatch.setattr(job_limits, f"{name}_S", getattr(job_limits, f"{name}_S") / 20)
     with ClusterD() as server:
         yield server

@@ -230,6 +230,24 @@ async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
     assert first > 0.3
 
 
+async def test_stream_outlasts_the_time_in_which_its_end_would_end_clusterd(
+    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ClusterD ends, with all jobs, when the stream ends within 5 s after changeStrategy recover-in-place."""
+    monkeypatch.setattr(job_limits, "CLUSTERD_FRAGILE_S", 1.0)
+    seconds: list[float] = []
+    for params in ("recover-in-place", ""):
+        async with running(clusterd) as (_, taken):
+            order = signal("a", kind="changeStrategy")
+            order.changeStrategy, order.extraParams = "recover", params
+            await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, len(seconds) + 1)
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+            await taken.get()
+            began = time.monotonic()
+        seconds.append(time.monotonic() - began)
+    assert seconds[0] > 0.9 > seconds[1]
+
+
 async def test_clusterd_that_was_killed_gets_its_client_back(clusterd: ClusterD) -> None:
     async with running(clusterd) as (client, taken):
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
