@@ -315,19 +315,15 @@ class Job:
     def _signal(self, signal: Signal) -> bool:
         """Queue a signal; heartbeats say nothing, and the pause of Agents is a switch beside the others.
 
-        A killMaster has the uuid of the exit before it, or none, and a hot switch never has one. Each is a new order
-        with a uuid of its own.
+        Each order has a uuid of its own then, also a killMaster and one without a uuid.
         """
         current = self.state
         if signal.signal_type == events.KEEP_ALIVE:
             return True
-        if signal.is_ghost:
+        if (fresh := current.orders.fresh(signal)) is None:
             return False
-        fresh: Signal | None
         if signal.signal_type == events.KILL_MASTER or not signal.uuid:
-            fresh = replace(signal, uuid=current.uuid())
-        elif (fresh := current.orders.fresh(signal)) is None:
-            return False
+            fresh = replace(fresh, uuid=current.uuid())
         current.dirty = True
         if signal.signal_type in _SWITCHES:
             pauses = signal.signal_type == events.PAUSE_AGENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from taskd_net import job_limits
-from taskd_net.jobs.events import GLOBAL_FAULT, Signal
+from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, Signal
 from taskd_net.jobs.plain import UNSTORED
 
 
@@ -27,9 +27,16 @@ class Orders:
     def fresh(self, signal: Signal) -> Signal | None:
         """Take a signal.
 
+        A killMaster has the uuid of the exit before it, or none, and a hot switch never has one. Each is a new order.
+
         Returns:
-            The signal with those of its actions that are new; None where none is.
+            The signal with those of its actions that are new; None where none is, and for the globalFault of a round
+            that ClusterD has reset.
         """
+        if signal.is_ghost:
+            return None
+        if signal.signal_type == KILL_MASTER or not signal.uuid:
+            return signal
         head = f"{signal.uuid} {signal.signal_type} {signal.strategy} "
         new = [action for action in signal.actions or ("",) if head + action not in self.taken]
         if not new:

@@ -203,6 +203,9 @@ class DLRecoverManager(Reporter):
             self._decides_again = False
             self._orders.decide_again()
         fresh = self._orders.fresh(signal)
+        if signal.is_ghost:
+            self._log.warning("clusterd_order_void", signal=signal.signal_type, ranks=sorted(signal.fault_ranks))
+            return
         if fresh is None:
             self._client.counters.repeated += 1
             self._log.info("clusterd_order_repeated", signal=signal.signal_type, uuid=signal.uuid)

@@ -398,3 +398,20 @@ def test_ranks_that_clusterd_has_lost_are_reported_again(clusterd: ClusterD, mad
     manager.close()
     thread.join(20.0)
     assert len(clusterd.requests(rpcs.PROCESS_FAULT)) == 4, "the round is over"
+
+
+def test_orders_without_a_uuid_are_new_but_for_those_of_a_round_that_was_reset(
+    clusterd: ClusterD, made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[str] = []
+    handlers = dict.fromkeys(("hot switch", "on_global_rank"), lambda call, _: taken.append(call.name))
+    manager = made(INFO, clusterd.address, controller=HandlerController(handlers))
+    thread = subscribed(manager)
+    ghost = wire.ProcessManageSignal(jobId="J", signalType="globalFault", actions=["on_global_rank"])
+    switch = wire.ProcessManageSignal(jobId="J", signalType="hot-switch", actions=["hot switch"])
+    clusterd.send(rpcs.SIGNALS, ghost, switch, switch, order("stop_train"))
+    clusterd.wait_for(rpcs.STOP_COMPLETE)
+    manager.close()
+    thread.join(20.0)
+    assert taken == ["prepare_action", "prepare_action"]
+    assert caplog.text.count("clusterd_order_void") == 1

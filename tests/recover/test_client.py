@@ -157,14 +157,15 @@ async def test_end_of_a_round_is_no_breakdown(clusterd: ClusterD, caplog: pytest
     caplog.set_level(logging.INFO)
     async with running(clusterd, operations=True) as (client, taken):
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
-        for uuid in ("a", "b", "c"):
+        for number, uuid in enumerate(("a", "b", "c", "d"), 1):
+            for rpc in (rpcs.SIGNALS, rpcs.STRESS_TEST_ORDERS, rpcs.SWITCH_NIC_ORDERS):
+                await asyncio.to_thread(clusterd.wait_for, rpc, number)
+            if uuid == "d":
+                break
             await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal(uuid))
             assert await taken.get() == Signal(uuid, "stopTrain")
             for rpc in (rpcs.STRESS_TEST_ORDERS, rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS):
                 clusterd.end(rpc)
-        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
-        for rpc in (rpcs.SIGNALS, rpcs.STRESS_TEST_ORDERS, rpcs.SWITCH_NIC_ORDERS):
-            await asyncio.to_thread(clusterd.wait_for, rpc, 4)
         seen = client.view()
         assert (seen.rounds, seen.reconnects, seen.state) == (3, 0, "subscribed")
     assert [clusterd.names.count(name) for name in ("Init", "Register", rpcs.PROFILING.name)] == [1, 1, 1]
