@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from math import isnan, nan
 from typing import Final
 
 from taskd_net import observe_limits
@@ -60,7 +60,7 @@ class History:
         """The nodes under a strain at the last look, each with the time since which messages have waited for it, in
         seconds since the epoch."""
         self._known: dict[Position, _Known] = {}
-        self._looked = -inf
+        self._stepped = 0.0
 
     def look(self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[Refused] = ()) -> Iterator[None]:
         """Take in the statuses of all nodes.
@@ -73,9 +73,6 @@ class History:
         Yields:
             After every slice, so that whoever takes the look lets others have their turn.
         """
-        if now < self._looked:
-            self._move(now - self._looked)
-        self._looked = now
         standings = standings_of(found)
         yield
         sampled = now - self.series.last >= self.series.step
@@ -102,14 +99,20 @@ class History:
             self.series.end(now)
             self.events.forget(now - observe_limits.HISTORY_S, {known.name for known in self._known.values()})
 
-    def _move(self, by: float) -> None:
-        """Move all times: the host's clock has stepped back, and nothing is in the future."""
-        self.series.move(by)
-        self.events.move(by)
-        for known in self._known.values():
-            if known.waits_since is not None:
-                known.waits_since += by
-        self.strained = {name: since + by for name, since in self.strained.items()}
+    def follow(self, stepped: float) -> None:
+        """Follow the steps of the clock: each time keeps its distance to the present, and no wait ends by a step.
+
+        Args:
+            stepped: seconds by which the clock of the looks and documents has stepped so far.
+        """
+        by, self._stepped = stepped - self._stepped, stepped
+        if by:
+            self.series.move(by)
+            self.events.move(by)
+            for known in self._known.values():
+                if known.waits_since is not None:
+                    known.waits_since += by
+            self.strained = {name: since + by for name, since in self.strained.items()}
 
     def document(self, now: float, position: Position | None = None) -> Document:
         """The last hour of a node as one JSON object, described in docs/status-page.md.

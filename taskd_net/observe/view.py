@@ -50,6 +50,8 @@ class View:
         self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
         # Even: a second measurement would change every time a little.
         self._clock = HostClock(host.now)
+        self.stepped = 0.0
+        """Seconds by which the clock of the records has followed the host's."""
         self._started = host.now()
         self._name = str(self._router.identity)
         self._seen: dict[LinkId, Seen] = {}
@@ -107,7 +109,9 @@ class View:
 
     def _follow_clock(self) -> None:
         """Follow the host's clock. After a step, the next look makes each record of this node's own again."""
-        if self._clock.follow() is not None:
+        if (step := self._clock.follow()) is not None:
+            then, now = step
+            self.stepped += now - then
             for seen in self._seen.values():
                 seen.marks = ()
 

@@ -54,7 +54,14 @@ class Recorder:
         Args:
             position: the node; None for all links together.
         """
-        return json_line(self._history.document(self._node.view.wall(), position), compact=True)
+        return json_line(self._history.document(self._now(), position), compact=True)
+
+    def _now(self) -> float:
+        """The time of the history, which has followed the host's clock to it."""
+        view = self._node.view
+        now = view.wall()
+        self._history.follow(view.stepped)
+        return now
 
     async def _run(self) -> None:
         news, heard = self._node.view.news, asyncio.Event()
@@ -112,4 +119,4 @@ class Recorder:
         refused = list(view.news.refused)
         view.news.refused.clear()
         found = {position: status for _, position, status in read.values()}
-        yield from self._history.look(view.wall(), found, refused)
+        yield from self._history.look(self._now(), found, refused)

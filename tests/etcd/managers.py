@@ -37,11 +37,12 @@ class MortalMgr(Command):
     Args:
         point: the number of boundaries of messages until then; 0: it lives.
         arguments: of the command.
+        shift: seconds by which its host's clock differs.
     """
 
-    def __init__(self, point: int, *arguments: object) -> None:
+    def __init__(self, point: int, *arguments: object, shift: float = 0.0) -> None:
         self.program = ("-m", "tests.etcd.killed", str(point))
-        super().__init__("mgr", *arguments)
+        super().__init__("mgr", *arguments, env={"CLOCK_SHIFT_S": str(shift)})
 
 
 class Managers:
@@ -71,17 +72,16 @@ class Managers:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def start(self, which: int, point: int = 0) -> None:
+    async def start(self, which: int, point: int = 0, shift: float = 0.0) -> None:
         """Start one of them, and wait until it answers health.
 
         Args:
             which: 0 or 1.
-            point: as for `MortalMgr`.
+            point, shift: as for `MortalMgr`.
         """
         listen, logs = self.addresses[which], self._folder / f"mgr-{which}"
-        mgr = MortalMgr(
-            point, "--listen", listen, "--log-path", logs, "--job-id", "J", "--expect", "2x4", "--state", self._state
-        )
+        settings = ("--job-id", "J", "--expect", "2x4", "--state", self._state)
+        mgr = MortalMgr(point, "--listen", listen, "--log-path", logs, *settings, shift=shift)
         self._running[which] = await self._stack.enter_async_context(mgr)
         address = Address.parse(listen)
         async with asyncio.timeout(PATIENCE_S):

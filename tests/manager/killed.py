@@ -101,7 +101,12 @@ async def main(port: str, state: str, last: int, settings: dict[str, Any]) -> No
         print(point.passed, flush=True)
 
 
-if __name__ == "__main__":
+def shift_clock() -> None:
+    """Shift the host's clock by CLOCK_SHIFT_S seconds, for this process."""
     real, shift = time.time, float(os.environ.get("CLOCK_SHIFT_S", "0"))
     time.time = lambda: real() + shift
+
+
+if __name__ == "__main__":
+    shift_clock()
     asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -69,6 +70,25 @@ async def test_the_loss_of_a_node_is_told_to_who_asks_afterwards(mesh: Mesh) -> 
         back = await told(page, "Worker/0/3", lambda it: "joined_again" in kinds(it))
         assert kinds(back) == ["joined", "lost", "joined_again"]
         assert again.is_joined
+
+
+@pytest.mark.parametrize("step", [7200.0, -7200.0])
+async def test_events_keep_their_age_when_the_hosts_clock_steps(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    real, shift = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + shift)
+    mgr = await mesh.mgr()
+    await mesh.worker(0, 3, mgr)
+    async with StatusPage(mgr) as page:
+        before = await told(page, "Worker/0/3", lambda it: len(it["series"]["times"]) > 2)
+        shift = step
+        samples = len(before["series"]["times"])
+        after = await told(page, "Worker/0/3", lambda it: len(it["series"]["times"]) > samples)
+    assert kinds(after) == kinds(before) == ["joined"]
+    assert abs(after["time"] - time.time()) < 60.0
+    assert 0.0 <= after["time"] - after["events"][0]["time"] < 60.0
+    assert after["series"]["times"] == sorted(after["series"]["times"])
 
 
 async def test_messages_are_in_the_samples_of_all_links_together(mesh: Mesh) -> None:
