@@ -171,15 +171,17 @@ class Guarded(Plugin[Any]):
 
         try:
             answer = await self._thread.call(run, self._seconds)
-        except TimeoutError:
+        except Exception as raised:  # noqa: BLE001 - reported
+            if not self._thread.busy:
+                # Also a TimeoutError, where it is the plugin's own.
+                self._fail(raised, raised)
+                return
             stack = self._thread.stack()
             error = TimeoutError(f"it has not returned within {self._seconds:g} s")
             # A call that hangs keeps its thread and its object; the next call gets new ones.
             self._thread.stop()
             self._thread = OwnThread(f"plugin {self.name}", application=True)
             self._fail(error, stack)
-        except Exception as error:  # noqa: BLE001 - reported
-            self._fail(error, error)
         else:
             self._releases = []
             self._take(answer)

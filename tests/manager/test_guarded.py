@@ -72,6 +72,7 @@ async def test_the_example_greets_the_workers() -> None:
         ("forever.wait()", "forever.wait()"),
         ("raise KeyError(7)", "Traceback"),
         ("raise KeyboardInterrupt", "it has raised KeyboardInterrupt"),
+        ("raise TimeoutError('no answer from a service')", "no answer from a service"),
         ("raise StopIteration(7)", "it has raised StopIteration: 7"),
         ("raise type('Unprintable', (BaseException,), {'__str__': None})", "it has raised Unprintable"),
         ("self.state.calls = [float('nan')]; return Progress.HOLD", "JSON compliant"),
