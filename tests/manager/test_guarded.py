@@ -43,7 +43,9 @@ class Faulty(Plugin[Seen]):
 def write(folder: Path, step: str, streams: str = "{'Own': None}") -> ManagerConfig:
     """A folder with one plugin."""
     folder.joinpath("faulty.py").write_text(FAULTY.replace("{STEP}", step).replace("{STREAMS}", streams))
-    return ManagerConfig(job_id="J", plugins=str(folder), plugin_timeout=0.1)
+    # A call that returns has time for that on a busy machine.
+    seconds = 0.1 if "forever" in step else 10.0
+    return ManagerConfig(job_id="J", plugins=str(folder), plugin_timeout=seconds)
 
 
 def let_go(guarded: Guarded) -> None:
