@@ -259,5 +259,5 @@ async def test_stream_ends_under_a_write_when_the_parent_takes_no_answers(up: Up
     unreadable = pb.Message(header=pb.MessageHeader(uuid="u", sync=True)).SerializeToString()
     for number in range(bound + 1):
         up.pipe.comes_in(good if number % 2 else unreadable)
-    await soon(up.running)
+    await soon(up.running, 100.0)
     assert set(up.node.accused) == {("Proxy/0", Code.RECV_BUF_BUSY)}
