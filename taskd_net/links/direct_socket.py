@@ -362,9 +362,10 @@ class DirectSocket(asyncio.BufferedProtocol):
         if not closing:
             self._transport.pause_reading()
             self._frames.keep()
-        if self._sliced or not closing:
-            size = link_limits.DIRECT_READ_BYTES if self._sliced else self._frames.held
-            self._reads.wait(self, size)
+        if self._sliced:
+            self._reads.wait(self)
+        elif not closing:
+            self._reads.wait(self, self._frames.held)
 
     def go_on(self) -> None:
         """Decide on some of what waits."""

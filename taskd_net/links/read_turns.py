@@ -3,17 +3,20 @@
 A read is decided on at once, as long as the reads of one turn of the loop have not taken too long together, and none of
 the same process waits. Other reads wait here, and so does what a link has left after its time. In each turn of the loop
 the processes or addresses at the other ends take turns, for a bounded time. Of one process, the link with the fewest
-bytes and the one that has waited longest go in turns. So one process with a thousand links delays others by some turns
-of the loop, and nothing is refused.
+bytes and the one that has waited longest go in turns. A batch that has begun is ended first. So one process with a
+thousand links delays others by some turns of the loop, keeps one batch of messages here, and nothing is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Protocol
+from typing import Final, Protocol
 
 from taskd_net import link_limits
+
+_BEGUN: Final = -1
+"""In the place of a size, for the rest of a batch. A thousand batches that have begun would hold as many messages."""
 
 
 class Socket(Protocol):
@@ -45,8 +48,10 @@ class _Place:
         return bool(self._by_age)
 
     def add(self, socket: Socket, size: int) -> None:
-        """Add a socket with so many bytes."""
-        magnitude = self._by_age[socket] = size.bit_length()
+        """Add a socket with so many bytes, or with the rest of a batch."""
+        magnitude = self._by_age[socket] = _BEGUN if size == _BEGUN else size.bit_length()
+        if magnitude == _BEGUN:
+            self._by_age.move_to_end(socket, last=False)
         self._by_size.setdefault(magnitude, OrderedDict())[socket] = None
 
     def remove(self, socket: Socket) -> None:
@@ -57,7 +62,7 @@ class _Place:
             del self._by_size[magnitude]
 
     def next(self) -> Socket:
-        """The smallest and the oldest in turns."""
+        """The one with the rest of a batch; else the smallest and the oldest in turns."""
         self._smallest = not self._smallest
         return next(iter(self._by_size[min(self._by_size)] if self._smallest else self._by_age))
 
@@ -104,12 +109,12 @@ class ReadTurns:
         self._spent += now - began + left
         self._until = now + link_limits.DIRECT_TURN_GAP_S
 
-    def wait(self, socket: Socket, size: int) -> None:
+    def wait(self, socket: Socket, size: int = _BEGUN) -> None:
         """Let a socket wait for its turn.
 
         Args:
             socket: it does not wait yet.
-            size: bytes that wait.
+            size: bytes that wait. Without it the rest of a batch waits, before all others of the process.
         """
         name = self.waiting[socket] = socket.place
         place = self._places.get(name)

@@ -173,6 +173,7 @@ async def test_more_requests_than_a_child_has_cost_its_link(mesh: Mesh) -> None:
     await mesh.until(lambda: not proxy._requests)
 
 
+@pytest.mark.timeout(180)
 async def test_requests_of_a_child_that_reads_nothing_are_bounded(mesh: Mesh) -> None:
     """Replies that it does not read count as requests under way."""
     mgr = await mesh.mgr()

@@ -25,8 +25,11 @@ class Socket:
         self.left = left
 
     def wait(self, size: int = 100) -> None:
-        """Wait with so many bytes."""
-        self._turns.wait(self, size)
+        """Wait with so many bytes; with 0, for the next slice of a batch."""
+        if size:
+            self._turns.wait(self, size)
+        else:
+            self._turns.wait(self)
 
     def go_on(self) -> None:
         """Take a slice."""
@@ -79,6 +82,18 @@ async def test_smallest_and_oldest_of_a_process_take_turns() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
     assert served == ["small 0", "large", "small 1", "small 2"]
+
+
+async def test_batch_that_has_begun_is_ended_before_others_of_the_process() -> None:
+    made, served = turns()
+    for number in range(3):
+        Socket(made, served, f"here {number}", "here").wait()
+    Socket(made, served, "begun", "here").wait(0)
+    Socket(made, served, "there", "there").wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert served == ["begun", "there", "here 0", "here 1", "here 2"]
+    assert not made.waiting
 
 
 async def test_socket_that_goes_on_is_served_again_once_a_turn() -> None:

@@ -210,9 +210,22 @@ async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh,
     check(mgr.router)
 
 
+async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, child: LinkChild) -> None:
+    """A thousand children have 16 requests each: below a Proxy without a parent, all of them wait."""
+    proxy = await mesh.proxy(0, await free_address(), join=False)
+    await child.register(proxy.address or "")
+    await child.open()
+    path = workers(*range(200))
+    size = len(write_announcement("a", HERE, path))
+    assert size < 16 * 1024
+    waits = asyncio.create_task(announce(child, path))
+    await until(lambda: proxy.router.quota.size == size * limits.ANNOUNCEMENT_COPIES)
+    await give_up(child, waits)
+    await until(lambda: not proxy.router.quota.size)
+
+
 async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below a Proxy without a parent. The small ones are bounded by the calls of a connection."""
-    monkeypatch.setattr(limits, "ANNOUNCEMENT_BYTES", 1000)
     bounds = Limits(child_bytes=limits.MESSAGE_BYTES)
     proxy = await mesh.proxy(0, await free_address(), join=False, limits=bounds)
     await child.register(proxy.address or "")

@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 from taskd_net import Position, link_limits
@@ -32,6 +32,8 @@ STRIKE_S: Final = 0.2
 PENDING_BYTES: Final = 16 * 1024
 """Bytes that the attacker's kernel holds for a link: what the target has not read ends soon after the attack."""
 MESSAGES: Final = 256
+ANNOUNCEMENT_BYTES: Final = 16_000
+"""Bytes of a long announcement."""
 PINGS: Final = link_limits.DIRECT_SIGNS // 3
 """Pings of a link in a second: a busy parent may read those of two seconds in one."""
 
@@ -106,12 +108,24 @@ def _announcements(child: DirectChild) -> bytes:
     return _requests(child, link_limits.DIRECT_REQUESTS - 1, announcement=write_announcement("a", me, [me]))
 
 
+@cache
+def _path(child: DirectChild) -> bytes:
+    """An announcement of a few KiB, which waits: it has more positions than a child may announce at once."""
+    return write_announcement("a", Position.parse(child.place), ()) + b"\x1a\x00" * (ANNOUNCEMENT_BYTES // 2)
+
+
+def _long_announcements(child: DirectChild) -> bytes:
+    return _requests(child, link_limits.DIRECT_REQUESTS - 1, announcement=_path(child))
+
+
 def _reports(child: DirectChild) -> bytes:
     return _requests(child, STATUS_REPORTS_AT_ONCE, report=empty(0))
 
 
+@cache
 def _messages(child: DirectChild) -> bytes:
-    """Messages that nobody awaits an answer of, to a node that does not exist."""
+    """Messages that nobody awaits an answer of, to a node that does not exist. Made once: they cost the target, not the
+    processors that others need."""
     made = Batch.FromString(batch(1, MESSAGES, child.place, "Worker/99/77", sync=False))
     del made.numbers[:], made.patience[:]
     made.numbers.extend([0] * MESSAGES)
@@ -138,6 +152,13 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "positions-announcements": _attack(
         f"{link_limits.DIRECT_REQUESTS - 1} announcements of each under way", "answered", _announcements
     ),
+    "positions-long-announcements": _attack(
+        f"{link_limits.DIRECT_REQUESTS - 1} announcements of {ANNOUNCEMENT_BYTES // 1024} KiB of each under way",
+        "paced; 5001 beyond the share of one in the bytes of all",
+        _long_announcements,
+        role="Proxy",
+        promised=False,
+    ),
     "positions-reports": _attack(
         f"{STATUS_REPORTS_AT_ONCE} reports of {STATUS_REPORT_BYTES // 1024} KiB of each under way",
         "INVALID_ARGUMENT, paced; 5001 beyond the share of one in the bytes of all",
@@ -145,12 +166,11 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         role="Proxy",
     ),
     "positions-messages": _attack(
-        f"batches of {MESSAGES} messages to a node that does not exist", "lost, one line", _messages, promised=False
+        f"batches of {MESSAGES} messages to a node that does not exist", "lost, one line", _messages
     ),
     "positions-answers": _attack(
         f"batches of {link_limits.BATCH_ANSWERS:,} answers to messages that nobody sent",
         "dropped",
         lambda _: _ANSWERS,
-        promised=False,
     ),
 }
