@@ -147,12 +147,12 @@ class Client:
         Raises:
             ClusterdError: there is no answer in time.
         """
+        if rpc is rpcs.PROCESS_FAULT:
+            await asyncio.sleep(self._settled - time.monotonic())
         if self._closed:
             raise ClusterdError(f"{rpc.name}: the client is closed")
         outcome = "unanswered"
         try:
-            if rpc is rpcs.PROCESS_FAULT:
-                await asyncio.sleep(self._settled - time.monotonic())
             status = await self._answer(rpc, request, job_limits.CLUSTERD_CALL_S if seconds is None else seconds)
             outcome = "sent" if status.code == Code.OK else "refused"
             return status

@@ -231,6 +231,19 @@ async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
     assert first > 0.3
 
 
+async def test_report_of_a_fault_that_waits_ends_with_the_client(
+    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "CLUSTERD_SETTLED_S", 0.5)
+    async with running(clusterd) as (client, _):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
+        report = asyncio.create_task(client.call(rpcs.PROCESS_FAULT, wire.ProcessFaultRequest(jobId="J")))
+        await asyncio.sleep(0)
+    with pytest.raises(ClusterdError, match="closed"):
+        await report
+    assert clusterd.requests(rpcs.PROCESS_FAULT) == []
+
+
 async def test_stream_outlasts_the_time_in_which_its_end_would_end_clusterd(
     clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
