@@ -17,28 +17,41 @@ from taskd_net.cli.signals import run_until_signal
 LISTEN: Final = "127.0.0.1:8899"
 
 
-@click.command("clusterd-sim")
-@click.option("--scenario", "path", required=True, metavar="FILE", help="The scenario, in YAML.")
+@click.group("clusterd-sim", invoke_without_command=True)
+@click.option("--scenario", "path", metavar="FILE", help="The scenario, in YAML.")
 @click.option("--listen", default=LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0 takes a free one.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(1, 1000),
+    default=1.0,
+    show_default=True,
+    help="Divides the times of the real ClusterD that the scenario does not set.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what it sees and decides as JSON lines.")
-def clusterd_sim(path: str, listen: str, as_json: bool) -> None:
+@click.pass_context
+def clusterd_sim(context: click.Context, path: str | None, listen: str, speed: float, as_json: bool) -> None:
     """Play ClusterD for clients under development. It is no ClusterD: it recovers nothing, and is not for production.
 
-    A stand-in with ClusterD's calls, codes and states. A scenario says which jobs there are, which faults come, and
-    which answers are wrong. The stand-in runs until its scenario or a signal ends it. Needs the extra `sim`.
+    A stand-in with ClusterD's calls, codes, states and times. A scenario says which jobs there are, which faults come,
+    and which answers are wrong. The stand-in runs until its scenario or a signal ends it. Needs the extra `sim`.
 
     \b
     Examples:
       taskd-net clusterd-sim --scenario recover.yaml
-      taskd-net clusterd-sim --scenario recover.yaml --listen 127.0.0.1:0 --json
+      taskd-net clusterd-sim --scenario recover.yaml --speed 20 --listen 127.0.0.1:0 --json
+      taskd-net clusterd-sim check recover.jsonl
     """
+    if context.invoked_subcommand is not None:
+        return
+    if path is None:
+        raise click.UsageError("--scenario is missing; expected a file")
     try:
         from taskd_net.sim.clusterd.reader import ScenarioError, load
         from taskd_net.sim.clusterd.run import Run
     except ModuleNotFoundError as error:
         sys.exit(f"taskd-net clusterd-sim needs {error.name}, which is not installed: pip install 'taskd-net[sim]'")
     try:
-        scenario, address = load(path), Address.parse(listen)
+        scenario, address = load(path, speed), Address.parse(listen)
     except ScenarioError as error:
         for problem in str(error).splitlines():
             say(problem, err=True)
@@ -62,3 +75,28 @@ def clusterd_sim(path: str, listen: str, as_json: bool) -> None:
         run_until_signal(run)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+
+
+@clusterd_sim.command("check")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def check(files: tuple[str, ...]) -> None:
+    """Play recordings of a real ClusterD against the stand-in, and compare what both do.
+
+    Contents, codes, ends of streams and states have to be the same, and each wait within 1 s or 20 %. Exit code 0: all
+    agree. 1: some differ; each difference is a line. 2: a file is no recording.
+    """
+    try:
+        from taskd_net.sim.clusterd import recordings
+    except ModuleNotFoundError as error:
+        sys.exit(f"taskd-net clusterd-sim needs {error.name}, which is not installed: pip install 'taskd-net[sim]'")
+    differ = 0
+    for file in files:
+        try:
+            found = recordings.check(file)
+        except (OSError, ConfigError) as error:
+            raise click.UsageError(str(error)) from None
+        differ += bool(found)
+        for line in found:
+            say(f"{file}: {line}")
+    say(f"{len(files) - differ} of {len(files)} recordings agree")
+    sys.exit(1 if differ else 0)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from taskd_net.cli.clusterd_sim import clusterd_sim
 from taskd_net.wire import recover_pb2 as pb
 from tests.cli.processes import Command
+from tests.sim.clusterd.test_recordings import RECORDINGS
 
 SCENARIO = """\
 jobs: [{id: demo}]
@@ -81,3 +82,25 @@ def test_without_the_extra_it_names_it(path: Path, monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(clusterd_sim, ["--scenario", str(path)])
     assert result.exit_code == 1
     assert "pip install 'taskd-net[sim]'" in result.output
+
+
+def test_recordings_that_agree_and_one_that_does_not(tmp_path: Path) -> None:
+    recording = RECORDINGS / "stop_404.jsonl"
+    result = CliRunner().invoke(clusterd_sim, ["check", str(recording)])
+    assert (result.exit_code, result.output) == (0, "1 of 1 recordings agree\n")
+    other = tmp_path / "other.jsonl"
+    other.write_text(recording.read_text().replace("killMaster", "killAll"))
+    result = CliRunner().invoke(clusterd_sim, ["check", str(recording), str(other)])
+    assert result.exit_code == 1
+    first, *_, last = result.output.splitlines()
+    assert first.startswith(f"{other}: ")
+    assert "killAll" in first
+    assert last == "1 of 2 recordings agree"
+
+
+def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    file.write_text("{}\n")
+    result = CliRunner().invoke(clusterd_sim, ["check", str(file)])
+    assert result.exit_code == 2
+    assert f"{file} is no recording" in result.output

@@ -12,7 +12,7 @@ from taskd_net.sim.clusterd.messages import Queue, Report
 from tests.sim.clusterd.client import SCENARIOS, WELL, Said, play, scenario
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
-FAULTY: Final[Said] = {"stress": [Report(Queue.STRESSED, faulty=(3,))]}
+FAULTY: Final[Said] = {"stress": [Report(Queue.STRESSED, tested={3: ("2",)})]}
 
 _FAULT: Final = "Begin of each fault"
 SECTIONS: Final = {

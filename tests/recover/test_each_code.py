@@ -22,7 +22,7 @@ from taskd_net.sim.clusterd.reader import parse
 from taskd_net.wire import recover_pb2 as wire
 
 INFO: Final = wire.ClientInfo(jobId="J", role="taskd")
-STOPPED: Final = wire.StopCompleteRequest(jobId="J")
+STOPPED: Final = wire.StopCompleteRequest(jobId="J", status=wire.Status())
 JOB: Final = "jobs: [{id: J, nodes: 2, processes: 2, strategies: [retry, recover, dump, exit]}]\n"
 
 
@@ -63,7 +63,7 @@ class StandIn:
 async def standing_in(scenario: str) -> AsyncIterator[StandIn]:
     """Run a stand-in."""
     stand_in = StandIn()
-    task = asyncio.create_task(run.Run(parse(scenario), Address("127.0.0.1", 0), stand_in.say).until_end())
+    task = asyncio.create_task(run.Run(parse(scenario, speed=50), Address("127.0.0.1", 0), stand_in.say).until_end())
     try:
         await stand_in.until("listening")
         stand_in.address = stand_in.events[0]["address"]
@@ -143,17 +143,18 @@ async def test_answer_to_a_call(code: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 # ---- codes in reports, and ClusterD's documented reactions
 
+AGAIN: Final = "changeStrategy exit dump_exit"
 REACTIONS: Final = {
     404: "stopTrain, killMaster",
     405: "stopTrain, globalFault, changeStrategy retry, globalFault, changeStrategy recover",
-    406: "stopTrain, globalFault, changeStrategy retry, changeStrategy dump, changeStrategy exit dump_exit",
-    407: "stopTrain, globalFault, changeStrategy dump, changeStrategy exit dump_exit",
-    499: "stopTrain, globalFault, changeStrategy retry, changeStrategy exit",
+    406: f"stopTrain, globalFault, changeStrategy retry, changeStrategy dump, {AGAIN}, {AGAIN}",
+    407: f"stopTrain, globalFault, changeStrategy dump, {AGAIN}, {AGAIN}",
+    499: f"stopTrain, globalFault, changeStrategy retry, changeStrategy exit, {AGAIN}",
 }
 """Signals that follow when the code is reported once: of the stop with 404, else of the first strategy."""
 
 FAULT: Final = """\
-waits: {flush: 0.05, pods: 0.1, restart: 0.1}
+waits: {flush: 0.05, settle: 0.1, restart: 0.1}
 steps: [{when: subscribed, fault: {ranks: [3], type: 2}}]
 """
 

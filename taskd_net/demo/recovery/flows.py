@@ -129,7 +129,13 @@ def _alone(*stops: Stop) -> tuple[tuple[Stop, ...], ...]:
 
 
 def _begin(
-    lost: str, course: Course = NOTHING, calls: int = 0, reports: int = 0, until: Course = NOTHING
+    lost: str,
+    course: Course = NOTHING,
+    calls: int = 0,
+    reports: int = 0,
+    until: Course = NOTHING,
+    *,
+    waits: bool = True,
 ) -> list[Stop]:
     """The stages from the fault to the choice of a strategy.
 
@@ -137,10 +143,15 @@ def _begin(
         lost: the ranks that the framework gets.
         course: with the choice.
         calls, reports, until: before the fault.
+        waits: ClusterD waits for the release of devices, as it does unless it retries.
     """
+    sleeps = [
+        Stop("wait fault flush finished", "", calls + 1, reports + 1, until, ("flush",)),
+        Stop("notify global fault", "", calls + 1, reports + 1, until, ("release", "in_place")),
+    ]
     return [
         Stop("wait report stop complete", "stop", calls + 1, reports, until),
-        Stop("wait fault flush finished", "", calls + 1, reports + 1, until, ("flush",)),
+        *(sleeps if waits else []),
         Stop("wait report recover strategy", f"ranks {lost}", calls + 2, reports + 1, course),
     ]
 
@@ -148,7 +159,7 @@ def _begin(
 def _restart(calls: int, reports: int) -> list[Stop]:
     """The stages of a restart of all processes, after the strategy `exit`."""
     return [
-        Stop("listen schedule result", "", calls, reports, RESTARTED, ("pods",)),
+        Stop("listen schedule result", "", calls, reports, RESTARTED, ("poll", "settle")),
         Stop("wait restart all process", "", calls, reports, RESTARTED, ("restart",)),
     ]
 
@@ -158,7 +169,7 @@ _OK: Final = "RecoverStatus 0"
 
 RETRY: Final = Flow(
     "retry",
-    (BEFORE, *_alone(*_begin("3"), Stop("wait report step retry status", "retry", 3, 2))),
+    (BEFORE, *_alone(*_begin("3", waits=False), Stop("wait report step retry status", "retry", 3, 2))),
     ("stop", "ranks 3", "retry"),
     (*_ROUND, _OK),
 )
@@ -175,7 +186,7 @@ RECOVER: Final = Flow(
 FURTHER: Final = (
     Flow(
         "recover-in-place",
-        _alone(*_begin("3", IN_PLACE), Stop("wait report process recover status", "recover", 3, 2, IN_PLACE)),
+        _alone(*_begin("3"), Stop("wait report process recover status", "recover", 3, 2, IN_PLACE)),
         ("stop", "ranks 3", "recover"),
         (*_ROUND, _OK),
         IN_PLACE,
@@ -259,11 +270,11 @@ FURTHER: Final = (
         "pre-exit",
         _alone(
             Stop("preExitProcess", DIED, course=RANK_ENDED),
-            *_begin("2 3", RANK_REPLACED, 0, 1, RANK_ENDED),
-            Stop("wait report process recover status", "recover", 3, 3, RANK_REPLACED),
+            *_begin("2 3", RANK_REPLACED, 0, 0, RANK_ENDED),
+            Stop("wait report process recover status", "recover", 3, 2, RANK_REPLACED),
         ),
         ("stop", "ranks 2 3", "recover"),
-        ("ProcessFault 3", *_ROUND, _OK),
+        (*_ROUND, _OK),
         RANK_REPLACED,
         {WATCHES: "on"},
     ),

@@ -17,12 +17,32 @@ from taskd_net.demo.job.stage import Missed, Stage
 from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, REGISTERED, REPLY
 from taskd_net.demo.recovery.flows import KILLED, Course, Flow, Stop
 from taskd_net.demo.recovery.manager import REPORTED
-from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, SCENARIOS, RecoveryStage
+from taskd_net.demo.recovery.stage import (
+    CLUSTERD,
+    ENTERED,
+    FRAMEWORK,
+    HEALTH,
+    INIT,
+    SCENARIOS,
+    RecoveryStage,
+)
 
 MGR: Final = "Mgr"
+OPEN: Final = (
+    "wait report stop complete",
+    "wait fault flush finished",
+    "notify global fault",
+    "wait report recover strategy",
+    "wait report step retry status",
+    "wait report process recover status",
+)
+"""States in which a fault has its round, and no end yet: a round that is broken off here begins again."""
+
 RESTARTS: Final = 20
 NEVER_S: Final = 3600
-FLUSH_S: Final = 1
+USUAL_S: Final = {"flush": 0.1, "release": 0.5, "in_place": 0.5, "poll": 0.2, "settle": 1, "restart": 2, "new_pod": 3}
+"""Seconds that pass at a stage once the client has gone, where the scenario says nothing."""
+
 
 GIVEN_UP: Final = {
     "stop": "StopComplete 499",
@@ -128,6 +148,7 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
 
     async def play(stage: Stage) -> None:
         assert isinstance(stage, RecoveryStage)
+        stage.kills = True
         await stage.start_job()
         for group in flow.groups:
             stage.hold(group[0].held)
@@ -149,7 +170,7 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
             if group[-1].course == KILLED:
                 await stage.until(killed.saw("Agent/1", COMMAND), "Agent 1 gets its 210")
             if victim == CLUSTERD:
-                await stage.start_clusterd(flow.file)
+                await stage.start_clusterd(_reported_again(_package(flow), group[-1].at))
             await _carry_out(stage, flow.course, since)
             await stage.until_clusterd_ends()
             await stage.all_registered()
@@ -225,6 +246,14 @@ def _package(flow: Flow) -> dict[str, Any]:
     return found
 
 
+def _reported_again(base: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+    """A scenario after a kill: the fault of a round that was broken off is the Manager's to report, not ClusterD's."""
+    first, *rest = base["steps"]
+    if at not in OPEN or "fault" not in first or first["fault"].get("pre_exit"):
+        return base
+    return {**base, "steps": [{"when": "wait report stop complete", "change": {}}, *rest]}
+
+
 def _clusterd_that_dies(flow: Flow, stop: Stop) -> Mapping[str, object]:
     """ClusterD rests at a stage for ever."""
     base = _package(flow)
@@ -238,7 +267,7 @@ def _clusterd_that_dies(flow: Flow, stop: Stop) -> Mapping[str, object]:
 def _clusterd_that_stays(flow: Flow, group: tuple[Stop, ...]) -> Mapping[str, object]:
     """ClusterD rests at each stage until the client has gone; then comes the whole flow."""
     base = _package(flow)
-    waits = {"flush": FLUSH_S, **base.get("waits", {})}
+    waits = {**USUAL_S, **base.get("waits", {})}
     rests = {name for stop in group for name in stop.waits}
     outcomes = [each for stop in group for each in stop.outcomes] or base.get("outcomes", [])
     first, *rest = base["steps"]
@@ -250,5 +279,5 @@ def _clusterd_that_stays(flow: Flow, group: tuple[Stop, ...]) -> Mapping[str, ob
         "answers": [{"call": stop.at, "times": 1, **stop.answer} for stop in group if stop.answer],
         "outcomes": outcomes + base.get("outcomes", []),
         "waits": {**waits, **dict.fromkeys(rests, NEVER_S)},
-        "steps": [*begin, {**first, "when": "subscribed"}, *rest],
+        "steps": [*begin, *_reported_again({"steps": [{**first, "when": "subscribed"}, *rest]}, last.at)["steps"]],
     }

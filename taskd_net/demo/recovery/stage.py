@@ -16,6 +16,9 @@ from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED, REPLY
 CLUSTERD: Final = "ClusterD"
 FRAMEWORK: Final = "Framework"
 SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
+SPEED: Final = 20
+"""The times of the real ClusterD are divided by this."""
+
 PATIENCE_TIMES: Final = 3.0
 """More patience than without ClusterD: a Manager that is told that recovery is off asks again after 30 s."""
 
@@ -28,15 +31,23 @@ OUTSIDE: Final = ("pauseStartAgent", "continueStartAgent", "preExitProcess")
 HEALTH: Final = "health"
 """The Manager has asked for ClusterD's health, as its loop does each second."""
 
+TELLS: Final = "tells"
+"""The Manager reports faulty ranks. Around a kill this has no order among the reports that answer orders."""
+
 INIT: Final = "init"
 """The state of a job without a fault, in which its client subscribes."""
 
 
 class RecoveryStage(stage.Stage):
-    """The processes of one scenario of recovery. None is left after `async with`."""
+    """The processes of one scenario of recovery. None is left after `async with`.
+
+    Attributes:
+        kills: ClusterD or the Manager is killed, so that faults are reported again.
+    """
 
     def __init__(self, restarts: int = 3, patience: float = stage.PATIENCE_S, **variables: str) -> None:
         super().__init__(restarts, patience * PATIENCE_TIMES, **variables)
+        self.kills = False
         self._restarts_written = 0
         self._called = 0
         self._scenarios = 0
@@ -65,7 +76,7 @@ class RecoveryStage(stage.Stage):
             self._scenarios += 1
             path = self.folder / f"scenario-{self._scenarios}.yaml"
             path.write_text(json.dumps(scenario))
-        arguments = ["--scenario", str(path), "--listen", f"{self.host}:8899", "--json"]
+        arguments = ["--scenario", str(path), "--listen", f"{self.host}:8899", "--speed", str(SPEED), "--json"]
         await self.start(CLUSTERD, "taskd_net.cli", "clusterd-sim", *arguments)
         await self.until(lambda seen: seen.count(CLUSTERD, BEGAN) > before, "ClusterD listens")
 
@@ -121,6 +132,8 @@ class RecoveryStage(stage.Stage):
             case {"event": "called", "call": "HealthCheck"}:
                 return Seen(CLUSTERD, HEALTH, pid)
             case {"event": "called", "call": str(call), "request": request} if call.startswith(("Report", "Reply")):
+                if self.kills and call == "ReportProcessFault":
+                    return Seen(CLUSTERD, TELLS, pid)
                 self._called += 1
                 return Seen(CLUSTERD, REPLY, pid, text=_report(call, request), uuid=str(self._called))
         return None

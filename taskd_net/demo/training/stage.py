@@ -131,7 +131,9 @@ class Stage:
         if not isinstance(scenario, str):
             path = self.folder / "scenario.yaml"
             path.write_text(json.dumps(scenario))
-        await self._start(CLUSTERD, CLI, "clusterd-sim", "--scenario", str(path), "--listen", f"{self.host}.1:8899")
+        await self._start(
+            CLUSTERD, CLI, "clusterd-sim", "--scenario", str(path), "--listen", f"{self.host}.1:8899", "--speed", "20"
+        )
         await self._listens(CLUSTERD)
 
     async def start_proxy(self, node: int) -> None:

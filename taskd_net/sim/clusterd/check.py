@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from taskd_net.sim.clusterd.course import Wait
+from taskd_net.sim.clusterd.cluster import Wait
 from taskd_net.sim.clusterd.messages import Queue, Stream
 from taskd_net.sim.clusterd.round import STRATEGIES
 from taskd_net.sim.clusterd.table import TABLE, State
@@ -74,7 +74,10 @@ _INT64: Final = _leaf(f"a whole number from 0 to {2**63 - 1}", type="integer", m
 _TYPE: Final = _leaf("0 (memory), 1 (other) or 2 (network)", type="integer", enum=[0, 1, 2])
 _RANKS: Final = _list(_WHOLE, 1)
 _WAITS: Final = _map((), **dict.fromkeys(map(str, Wait), _SECONDS))
-_SETTINGS: Final = {"enabled": _SWITCH, "known": _SWITCH, "strategies": _list(_one_of(*STRATEGIES))}
+_SETTINGS: Final = {
+    **dict.fromkeys(("enabled", "known", "writable", "loses"), _SWITCH),
+    "strategies": _list(_one_of(*STRATEGIES)),
+}
 
 ACTIONS: Final[Mapping[str, dict[str, object]]] = {
     "fault": _map(("ranks",), ranks=_RANKS, type=_TYPE, in_place=_SWITCH, pre_exit=_SWITCH),

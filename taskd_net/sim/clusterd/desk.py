@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from taskd_net.sim.clusterd.course import SECONDS, Wait
+from taskd_net.sim.clusterd.cluster import SECONDS, Cluster, Wait
 from taskd_net.sim.clusterd.machine import Machine
+from taskd_net.sim.clusterd.messages import Stream
 from taskd_net.sim.clusterd.round import Job
 from taskd_net.sim.clusterd.table import Event, State
 
 MOST_JOBS: Final = 10_000
 CALLS_PER_S: Final = 1_000
+HEALTH_CHECKS_PER_S: Final = 10_000
 TESTS: Final = (0, 1)
 """Operations of a stress test: the cores, the links between devices."""
 
@@ -26,7 +29,7 @@ class Answer(NamedTuple):
 class Rate:
     """A bound on calls, for each second of the clock."""
 
-    def __init__(self, most: int = CALLS_PER_S) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._second = 0
         self._calls = 0
@@ -50,6 +53,7 @@ class Desk:
 
     Attributes:
         jobs: the jobs by their names.
+        seconds: times of the next machine.
     """
 
     def __init__(
@@ -62,14 +66,15 @@ class Desk:
     ) -> None:
         self.jobs = {job.job_id: job for job in jobs}
         self._new_uuid = new_uuid
-        self._seconds = seconds
+        self.seconds = seconds
         self._outcomes = outcomes
         self._most = most
-        self._initialized: set[str] = set()
+        self._initialized: dict[str, Job] = {}
+        self._clusters: dict[str, Cluster] = {}
         self._machines: dict[str, Machine] = {}
 
     def init(self, job_id: str) -> Answer:
-        """Answer Init."""
+        """Answer Init. The job's settings are kept as the first one that is answered 0 finds them."""
         if job_id in self._initialized:
             return Answer()
         job = self.jobs.get(job_id)
@@ -77,21 +82,23 @@ class Desk:
             return Answer(502, f"job {job_id} has no pod group")
         if not job.enabled:
             return Answer(403, f"neither process recovery nor hot switch is on for job {job_id}")
-        self._initialized.add(job_id)
+        self._initialized[job_id] = replace(job)
         return Answer()
 
-    def register(self, job_id: str) -> Answer:
-        """Answer Register; the first one makes the job's machine."""
+    def register(self, job_id: str, now: float = 0.0) -> Answer:
+        """Answer Register; the first one makes the job's machine, which finds the faults that stand in the cluster."""
         if job_id in self._machines:
             return Answer()
         if job_id not in self._initialized:
             return Answer(408, f"no Init of job {job_id}")
-        job = self.jobs[job_id]
-        if not job.known:
+        if not self.jobs[job_id].known:
             return Answer(402, f"job {job_id} does not exist")
         if len(self._machines) >= self._most:
             return Answer(500, f"{self._most} jobs are registered")
-        self._machines[job_id] = Machine(job, self._new_uuid, self._seconds, self._outcomes)
+        cluster = self._clusters.setdefault(job_id, Cluster())
+        machine = Machine(self._initialized[job_id], self._new_uuid, self.seconds, self._outcomes, cluster)
+        machine.stand(now)
+        self._machines[job_id] = machine
         return Answer()
 
     def machine(self, job_id: str) -> Machine | None:
@@ -104,12 +111,15 @@ class Desk:
 
     def wait(self, seconds: Mapping[Wait, float]) -> None:
         """Change times, from the next state of each machine on."""
-        self._seconds = {**self._seconds, **seconds}
+        self.seconds = {**self.seconds, **seconds}
         for machine in self._machines.values():
             machine.seconds.update(seconds)
 
     def forget(self) -> None:
-        """Forget all that is in memory only, as a restart of ClusterD does."""
+        """Forget all that is in memory only, as a restart of ClusterD does. A job that is paused stays so."""
+        for job_id, machine in self._machines.items():
+            if machine.state is State.FAULT_RETRY:
+                self.jobs[job_id].enabled = False
         self._initialized.clear()
         self._machines.clear()
 
@@ -132,12 +142,13 @@ class Desk:
         ops: list[bool] = []
         for name, (devices, backup) in cards.items():
             found = [self._rank(machine.job, name, device) for device in devices]
-            if not found or len(found) != len(backup) or None in found:
+            if len(found) != len(backup) or None in found:
                 return Answer(413, f"{name} of job {job_id} has no such devices, or not one op for each")
             ranks += [rank for rank in found if rank is not None]
             ops += backup
-        begun = bool(ranks) and machine.switch_cards(tuple(ranks), tuple(ops), now)
-        return Answer() if begun else _refusal(job_id, bool(ranks))
+        by_rank = sorted(zip(ranks, ops, strict=True))
+        begun = machine.switch_cards(tuple(rank for rank, _ in by_rank), tuple(op for _, op in by_rank), now)
+        return Answer() if begun else _busy(job_id)
 
     def stress_test(
         self, job_id: str, nodes: Mapping[str, Sequence[int]], everywhere: Sequence[int], now: float
@@ -158,11 +169,12 @@ class Desk:
         tests: dict[int, tuple[int, ...]] = {}
         for name, ops in wanted.items():
             first = self._rank(job, name, "0")
-            if first is None or not ops or not set(ops) <= set(TESTS):
+            if first is None or not ops or not set(ops) <= set(TESTS) or len(set(ops)) < len(ops):
                 return Answer(413, f"job {job_id} has no {name}, or {list(ops)} are no operations")
             tests |= {rank: tuple(ops) for rank in range(first, first + job.processes)}
-        begun = bool(tests) and machine.stress_test(tests, now)
-        return Answer() if begun else _refusal(job_id, bool(tests))
+        if not tests or not machine.has(Stream.STRESS):
+            return Answer(413, f"no node is named, or no client of job {job_id} takes tests")
+        return Answer() if machine.stress_test(tests, now) else _busy(job_id)
 
     @staticmethod
     def _rank(job: Job, name: str, device: str) -> int | None:
@@ -178,5 +190,5 @@ def _name(node: int) -> str:
     return f"node-{node}"
 
 
-def _refusal(job_id: str, wanted: bool) -> Answer:
-    return Answer(411, f"job {job_id} is busy") if wanted else Answer(413, "no node is named")
+def _busy(job_id: str) -> Answer:
+    return Answer(411, f"job {job_id} is busy")

@@ -39,7 +39,7 @@ class Signal:
     """An order in the stream of signals: ClusterD's ProcessManageSignal, without the job.
 
     Args:
-        uuid: one for all orders of a round, except those that begin it anew.
+        uuid: one for all orders of a round, except those that begin it anew. Orders of a hot switch have none.
         signal_type: `stopTrain`, `globalFault` and so on.
         actions: steps for the client.
         fault_ranks: type of fault by global rank.
@@ -87,7 +87,7 @@ class Report:
         strategies: offered by the client.
         isolate: ranks to leave out, of a status with code 201.
         done: the switch of cards has worked.
-        faulty: ranks that the stress test found faulty.
+        tested: what the stress test found: codes of the operations by rank.
     """
 
     queue: Queue
@@ -95,7 +95,7 @@ class Report:
     strategies: tuple[str, ...] = ()
     isolate: tuple[int, ...] = ()
     done: bool = True
-    faulty: tuple[int, ...] = ()
+    tested: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +151,23 @@ class RestartAll:
     """RetryTime in the platform's reset file grows: all processes restart."""
 
 
-Decision = Moved | Reset | Sent | Unread | Answered | Told | RestartAll
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A stream ends with OK: the machine was reset."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """ClusterD ends with an error, and takes the rounds of all jobs with it."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The reset at the begin of the stream of signals is over: reports count from now on."""
+
+
+Decision = Ready | Moved | Reset | Sent | Unread | Answered | Told | RestartAll | Ended | Crashed

@@ -10,9 +10,6 @@ from taskd_net.sim.clusterd.round import OTHER, RETRYABLE
 from taskd_net.untrusted import natural
 from taskd_net.wire import recover_pb2 as pb
 
-FOUND_FAULTY: Final = "2"
-"""The code of a stress test's operation that has found a faulty rank."""
-
 _RANK_MOST: Final = 2**31 - 1
 
 
@@ -55,11 +52,10 @@ def fault_types(given: Iterable[pb.FaultRank]) -> dict[int, int]:
     return {rank: kinds.get(each.faultType, OTHER) for each in given for rank in ranks([each.rankId])}
 
 
-def faulty(result: pb.StressTestResult) -> tuple[int, ...]:
-    """The ranks that a stress test has found faulty."""
-    found = (
-        rank
-        for rank, each in result.stressResult.items()
-        if any(operation.code == FOUND_FAULTY for operation in each.rankResult.values())
-    )
-    return tuple(sorted(ranks(found)))
+def tested(result: pb.StressTestResult) -> dict[int, tuple[str, ...]]:
+    """Results of a stress test: the codes of its operations, by rank."""
+    return {
+        rank: tuple(operation.code for operation in each.rankResult.values())
+        for text, each in result.stressResult.items()
+        for rank in ranks([text])
+    }

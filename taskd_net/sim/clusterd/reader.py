@@ -9,7 +9,7 @@ from typing import Any, Final
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError
 from taskd_net.sim.clusterd.check import Problem, check
-from taskd_net.sim.clusterd.course import SECONDS, Wait
+from taskd_net.sim.clusterd.cluster import SECONDS, Wait
 from taskd_net.sim.clusterd.messages import Signal
 from taskd_net.sim.clusterd.round import OTHER, Job
 from taskd_net.sim.clusterd.scenario import (
@@ -37,8 +37,12 @@ class ScenarioError(ConfigError):
     """A scenario that cannot be played. Each line of the text is a problem: file, line, value and expectation."""
 
 
-def load(path: str | Path) -> Scenario:
+def load(path: str | Path, speed: float = 1.0) -> Scenario:
     """Read a scenario from a file.
+
+    Args:
+        path: of the file.
+        speed: divides the times of the real ClusterD that the scenario does not set.
 
     Raises:
         ScenarioError: with every problem.
@@ -48,11 +52,16 @@ def load(path: str | Path) -> Scenario:
         text = read_file(path, FILE_BYTES, FILE_S).data.decode()
     except ValueError as error:
         raise _wrong(str(path), [Problem(1, f"not readable as a text: {error}")]) from None
-    return parse(text, str(path))
+    return parse(text, str(path), speed)
 
 
-def parse(text: str, path: str = "scenario") -> Scenario:
+def parse(text: str, path: str = "scenario", speed: float = 1.0) -> Scenario:
     """Read a scenario from a YAML text.
+
+    Args:
+        text: the text.
+        path: for the texts of problems.
+        speed: divides the times of the real ClusterD that the scenario does not set.
 
     Raises:
         ScenarioError: with every problem.
@@ -67,7 +76,7 @@ def parse(text: str, path: str = "scenario") -> Scenario:
         outcomes[state] = (*outcomes.get(state, ()), Event(each["event"]))
     return Scenario(
         jobs,
-        {**SECONDS, **_waits(checked)},
+        {**{wait: seconds / speed for wait, seconds in SECONDS.items()}, **_waits(checked)},
         outcomes,
         tuple(_answer(each) for each in checked.get("answers", ())),
         tuple(_step(each, jobs[0].job_id) for each in checked.get("steps", ())),

@@ -10,6 +10,7 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+from taskd_net.sim.clusterd.cluster import Wait
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.scenario import Away, Change, End, Profiling, Scenario, Step
 from taskd_net.sim.clusterd.script import Script, begin, holds
@@ -18,10 +19,15 @@ from taskd_net.sim.clusterd.service import Say, Service
 PING_LEAST_MS: Final = 3_000
 """Milliseconds between two pings of a client at least; one that pings more often is cut off."""
 
+STREAMS: Final = 64
+"""Calls and streams of a connection at once; a further one waits."""
+
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", PING_LEAST_MS),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_concurrent_streams", STREAMS),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
 )
 
 
@@ -55,6 +61,9 @@ class Run:
                 now = self._loop.time()
                 self._service.changed.clear()
                 self._service.tick(now)
+                if self._service.crashed:
+                    self._service.crashed = ""
+                    await self._be_away(self._desk.seconds[Wait.CRASH])
                 step = self._script.take(now)
                 if step is None:
                     await self._sleep(now)
@@ -97,15 +106,18 @@ class Run:
             await self._server.stop(None)
             self._server = None
 
+    async def _be_away(self, seconds: float) -> None:
+        await self._close()
+        self._say("gone", {"seconds": seconds})
+        await asyncio.sleep(seconds)
+        await self._open()
+
     async def _carry_out(self, step: Step) -> None:
         """Carry out the action of a step. Of a job that is not registered, the platform's side alone changes."""
         machine, now, done = self._desk.machine(step.job), self._loop.time(), True
         match step.action:
             case Away(seconds):
-                await self._close()
-                self._say("gone", {"seconds": seconds})
-                await asyncio.sleep(seconds)
-                await self._open()
+                await self._be_away(seconds)
                 return
             case Change(settings, waits):
                 self._desk.wait(waits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taskd_net.sim.clusterd.machine import Machine
+from taskd_net.sim.clusterd.machine import Device, Machine
 from taskd_net.sim.clusterd.messages import Stream
 from taskd_net.sim.clusterd.scenario import (
     Action,
@@ -17,6 +17,7 @@ from taskd_net.sim.clusterd.scenario import (
     StressTest,
     SwitchCards,
 )
+from taskd_net.sim.clusterd.table import State
 
 
 class Script:
@@ -89,7 +90,10 @@ def begin(machine: Machine, action: Action, now: float) -> bool:
     """
     match action:
         case Fault(ranks, _, pre_exit) if pre_exit:
-            machine.pre_exit(ranks)
+            for node in {machine.job.node_of(rank) for rank in ranks}:
+                devices = {rank: Device.OTHER for rank in ranks if machine.job.node_of(rank) == node}
+                machine.devices(node, {}, now)  # a fault is given once: that of an earlier step is over
+                machine.devices(node, devices, now)
         case Fault(ranks, in_place):
             machine.fault(ranks, now, in_place=in_place)
         case HotSwitch(ranks):
@@ -114,5 +118,7 @@ def holds(step: Step, machine: Machine | None) -> bool:
     if machine is None:
         return False
     if step.when in ("subscribed", "unsubscribed"):
-        return machine.has(Stream.SIGNALS) is (step.when == "subscribed")
+        return machine.subscribed if step.when == "subscribed" else not machine.has(Stream.SIGNALS)
+    if step.when == State.INIT:
+        return machine.rests
     return step.when in ("registered", machine.state)

@@ -14,14 +14,18 @@ from google.protobuf.message import Message
 
 from taskd_net.sim.clusterd import orders
 from taskd_net.sim.clusterd.check import DOMAINS
-from taskd_net.sim.clusterd.desk import Answer, Desk, Rate
+from taskd_net.sim.clusterd.cluster import Wait
+from taskd_net.sim.clusterd.desk import CALLS_PER_S, HEALTH_CHECKS_PER_S, Answer, Desk, Rate
 from taskd_net.sim.clusterd.machine import Machine
 from taskd_net.sim.clusterd.messages import (
     Answered,
+    Crashed,
     Decision,
+    Ended,
     Moved,
     Operation,
     Queue,
+    Ready,
     Report,
     Reset,
     RestartAll,
@@ -56,14 +60,14 @@ class Service:
         self._script = script
         self._say = say
         self._loop = asyncio.get_running_loop()
-        self._rate = Rate()
+        self._rate, self._health_rate = Rate(CALLS_PER_S), Rate(HEALTH_CHECKS_PER_S)
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[int]] = {}
-        self._streams: dict[tuple[str, Stream], asyncio.Queue[Message]] = {}
+        self._streams: dict[tuple[str, Stream], asyncio.Queue[Message | None]] = {}
         self._told: dict[tuple[str, Operation], asyncio.Queue[str]] = {}
-        self._profiling: dict[str, Mapping[str, bool]] = {}
-        self._watching: dict[str, set[asyncio.Queue[Message]]] = {}
+        self._watching: dict[str, asyncio.Queue[Message | None]] = {}
         self.changed = asyncio.Event()
+        self.crashed = ""
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """The methods, for a server of grpc.aio."""
@@ -116,8 +120,7 @@ class Service:
 
     def profile(self, job_id: str, domains: Mapping[str, bool]) -> None:
         """Change the profiling switch of a job, and tell those who watch it."""
-        self._profiling[job_id] = domains
-        for queue in self._watching.get(job_id, ()):
+        if queue := self._watching.get(job_id):
             queue.put_nowait(_switch(domains))
 
     def _carry_out(self, job_id: str, decision: Decision) -> None:
@@ -131,22 +134,35 @@ class Service:
             case Unread(stream, order):
                 self._say("unread", {"job": job_id, "stream": stream, **asdict(order)})
             case Answered(call, code):
-                if not self._calls[call].done():
-                    self._calls[call].set_result(code)
+                # The client may have given its call up; its report counts all the same.
+                if (waiting := self._calls.get(call)) is not None and not waiting.done():
+                    waiting.set_result(code)
             case Told(operation, text):
                 self._told.setdefault((job_id, operation), asyncio.Queue()).put_nowait(text)
                 self._say("operation_ended", {"job": job_id, "operation": operation, "text": text})
             case Reset(state):
                 self._say("reset", {"job": job_id, "state": state})
+            case Ready():
+                self._script.saw(job_id, "subscribed", self._loop.time())
             case RestartAll():
                 self._say("restart_all", {"job": job_id})
+            case Ended(stream):
+                self._streams[job_id, stream].put_nowait(None)
+            case Crashed(cause):
+                self._crash(cause)
+
+    def _crash(self, cause: str) -> None:
+        self.crashed = cause
+        self._say("crashed", {"cause": cause})
+        self.changed.set()
 
     # ---- unary calls
 
     def _unary(self, name: str, request: type[Message], method: Unary) -> grpc.RpcMethodHandler[Any, Any]:
         async def answer(asked: Any, context: Context) -> Message:
-            if not self._rate.take(self._loop.time()):
-                await context.abort(grpc.StatusCode.UNKNOWN, "qps exceeded, limit is 1000")
+            rate = self._health_rate if name == "HealthCheck" else self._rate
+            if not rate.take(self._loop.time()):
+                await context.abort(grpc.StatusCode.UNKNOWN, f"qps exceeded, method={name}")
             fields = {"call": name, "job": _job_of(asked)}
             scripted = await self._scripted(name, context)
             self._say("called", {**fields, "request": _plain(asked)})
@@ -174,7 +190,7 @@ class Service:
         return _said(self._desk.init(request.jobId))
 
     async def _register(self, request: recover_pb2.ClientInfo, _: Context) -> Message:
-        answer = self._desk.register(request.jobId)
+        answer = self._desk.register(request.jobId, self._loop.time())
         if answer.code == 0:
             self._script.saw(request.jobId, "registered", self._loop.time())
             self.changed.set()
@@ -183,13 +199,20 @@ class Service:
     async def _health_check(self, _: recover_pb2.ClientInfo, __: Context) -> Message:
         return _said(Answer())
 
-    async def _stop_complete(self, request: recover_pb2.StopCompleteRequest, _: Context) -> Message:
+    async def _need_status(self, request: Any, name: str, context: Context) -> None:
+        if not request.HasField("status"):
+            self._crash(f"{name} without status")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the process has ended")
+
+    async def _stop_complete(self, request: recover_pb2.StopCompleteRequest, context: Context) -> Message:
+        await self._need_status(request, "ReportStopComplete", context)
         return await self._report(request.jobId, Report(Queue.STOPPED, request.status.code))
 
     async def _strategies(self, request: recover_pb2.RecoverStrategyRequest, _: Context) -> Message:
         return await self._report(request.jobId, Report(Queue.STRATEGIES, strategies=tuple(request.strategies)))
 
-    async def _status(self, request: recover_pb2.RecoverStatusRequest, _: Context) -> Message:
+    async def _status(self, request: recover_pb2.RecoverStatusRequest, context: Context) -> Message:
+        await self._need_status(request, "ReportRecoverStatus", context)
         isolate = tuple(orders.ranks(request.isolateRankIds))
         return await self._report(request.jobId, Report(Queue.STATUS, request.status.code, isolate=isolate))
 
@@ -197,7 +220,7 @@ class Service:
         return await self._report(request.jobId, Report(Queue.SWITCHED, done=request.result))
 
     async def _stressed(self, request: recover_pb2.StressTestResult, _: Context) -> Message:
-        return await self._report(request.jobId, Report(Queue.STRESSED, faulty=orders.faulty(request)))
+        return await self._report(request.jobId, Report(Queue.STRESSED, tested=orders.tested(request)))
 
     async def _report(self, job_id: str, report: Report) -> Message:
         machine = self._desk.machine(job_id)
@@ -210,7 +233,6 @@ class Service:
         try:
             code = await self._calls[call]
         finally:
-            machine.cancelled(call)
             del self._calls[call]
         return _said(Answer(code, "success" if code == 0 else "the machine was reset"))
 
@@ -218,8 +240,13 @@ class Service:
         machine = self._desk.machine(request.jobId)
         if machine is None:
             return _said(Answer(NOT_REGISTERED, f"job {request.jobId} is not registered"))
-        machine.fault(orders.fault_types(request.faultRanks), self._loop.time())
+        if self._desk.jobs[request.jobId].writable:
+            machine.fault(orders.fault_types(request.faultRanks), self._loop.time())
+        else:
+            await asyncio.sleep(machine.seconds[Wait.REFUSED])
+            machine.refuse(self._loop.time())
         self.settle(request.jobId, machine)
+        self.changed.set()
         return _said(Answer())
 
     async def _switch_cards(self, request: recover_pb2.SwitchNics, _: Context) -> Message:
@@ -259,18 +286,17 @@ class Service:
             job_id, machine = request.jobId, self._desk.machine(request.jobId)
             if machine is None:
                 await context.abort(grpc.StatusCode.UNKNOWN, f"job {job_id} is not registered")
-            queue = self._streams[job_id, stream] = asyncio.Queue()
             machine.begin(stream, self._loop.time())
-            self.settle(job_id, machine)
-            if stream is Stream.SIGNALS:
-                self._script.saw(job_id, "subscribed", self._loop.time())
+            self.settle(job_id, machine)  # the client that had the stream loses it
+            queue = self._streams[job_id, stream] = asyncio.Queue()
+            self.changed.set()
             try:
-                while True:
-                    yield await queue.get()
+                while (message := await queue.get()) is not None:
+                    yield message
             finally:
                 # A later stream of the same kind has taken this one's place.
                 if self._streams[job_id, stream] is queue and self._desk.machine(job_id) is machine:
-                    machine.end(stream)
+                    machine.end(stream, self._loop.time())
                     self.settle(job_id, machine)
                     if stream is Stream.SIGNALS:
                         self._script.saw(job_id, "unsubscribed", self._loop.time())
@@ -293,16 +319,16 @@ class Service:
         return serve
 
     async def _trace(self, request: datatrace_pb2.ProfilingClientInfo, _: Context) -> AsyncIterator[Message]:
-        queue: asyncio.Queue[Message] = asyncio.Queue()
-        watching = self._watching.setdefault(request.jobId, set())
-        watching.add(queue)
+        queue: asyncio.Queue[Message | None] = asyncio.Queue()
+        if before := self._watching.get(request.jobId):
+            before.put_nowait(None)
+        self._watching[request.jobId] = queue
         try:
-            if request.jobId in self._profiling:
-                yield _switch(self._profiling[request.jobId])
-            while True:
-                yield await queue.get()
+            while (message := await queue.get()) is not None:
+                yield message
         finally:
-            watching.discard(queue)
+            if self._watching[request.jobId] is queue:
+                del self._watching[request.jobId]
 
 
 def _said(answer: Answer) -> Message:

@@ -12,9 +12,11 @@ import taskd_net
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.messages import (
     Answered,
+    Ended,
     Moved,
     Order,
     Queue,
+    Ready,
     Report,
     Sent,
     Signal,
@@ -141,7 +143,6 @@ class _Model:
             assert machine is not None
             for stream in self._streams:
                 machine.begin(stream, self._now)
-            self._script.saw(self._job, "subscribed", self._now)
 
     def _pass(self) -> None:
         """Let time pass until something is due."""
@@ -161,6 +162,10 @@ class _Model:
                     self._script.saw(self._job, decision.to, self._now)
                 elif isinstance(decision, Answered):
                     self._played.answers.append(decision.code)
+                elif isinstance(decision, Ready):
+                    self._script.saw(self._job, "subscribed", self._now)
+                elif isinstance(decision, Ended):
+                    machine.begin(decision.stream, self._now)  # the client subscribes again at once
             for decision in decisions:
                 if isinstance(decision, Sent):
                     self._take(decision.order, lambda report: machine.report(next(self._calls), report, self._now))

@@ -18,7 +18,18 @@ from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.position import Position
 from taskd_net.sim.clusterd.machine import Machine
-from taskd_net.sim.clusterd.messages import Order, Queue, Report, RestartAll, Sent, Signal, Stream, SwitchOrder
+from taskd_net.sim.clusterd.messages import (
+    Ended,
+    Order,
+    Queue,
+    Ready,
+    Report,
+    RestartAll,
+    Sent,
+    Signal,
+    Stream,
+    SwitchOrder,
+)
 from taskd_net.sim.clusterd.scenario import Orders, Scenario
 from taskd_net.sim.clusterd.script import begin
 from tests.sim.clusterd.client import OFFERED
@@ -88,6 +99,8 @@ class Pair:
         if isinstance(action, Orders):
             self.machine.order(action.signal)
         else:
+            for node in range(2):
+                self.machine.devices(node, {}, self.now)  # ClusterD gives a fault once
             begin(self.machine, action, self.now)
 
     def points(self, most: int = POINTS) -> int:
@@ -110,7 +123,7 @@ class Pair:
             self.machine = self._new_machine()
         else:
             for stream in Stream:
-                self.machine.end(stream)
+                self.machine.end(stream, self.now)
             self.machine.decisions.clear()  # orders that nobody reads any more
             self._manager.clear()
             self._ordered.clear()
@@ -140,6 +153,12 @@ class Pair:
                 self._order(decision.order)
             elif isinstance(decision, RestartAll):
                 self.job.take(self.now, events.RetryTime(1))
+            elif decision == Ended(Stream.SIGNALS):
+                self._stream += 1
+                self.job.take(self.now, MachineReset())
+                self._subscribe()
+            elif isinstance(decision, Ready):
+                self.job.take(self.now, events.Subscribed())
         elif self._manager:
             self._manager.popleft()()
         elif self._nodes:
@@ -266,4 +285,8 @@ class Pair:
 
 def machine_due(machine: Machine) -> float:
     """The time at which ClusterD's machine goes on by itself; infinity for never."""
-    return machine._due[0] if machine._due else float("inf")
+    wake, beat = machine.wake, machine._keep_alive
+    if beat is not None and wake == beat:
+        machine._keep_alive = None
+        wake, machine._keep_alive = machine.wake, beat
+    return wake if wake is not None else float("inf")

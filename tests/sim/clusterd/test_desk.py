@@ -37,15 +37,40 @@ def test_init_and_register_answer_with_their_codes() -> None:
     assert made.init("demo").code == 403
 
 
+def test_settings_are_those_of_the_first_init_until_a_restart() -> None:
+    job = Job("demo", ("recover",))
+    made = joined(job)
+    job.strategies = ("exit",)
+    assert made.init("demo").code == 0
+    machine = made.machine("demo")
+    assert machine is not None
+    assert machine.job.strategies == ("recover",)
+    made.forget()
+    made.init("demo")
+    made.register("demo")
+    machine = made.machine("demo")
+    assert machine is not None
+    assert machine.job.strategies == ("exit",)
+
+
+def test_a_kill_at_the_end_of_a_round_leaves_the_job_paused() -> None:
+    made = joined(Job("demo"))
+    machine = made.machine("demo")
+    assert machine is not None
+    machine.state = State.FAULT_RETRY
+    made.forget()
+    assert made.init("demo").code == 403
+
+
 @pytest.mark.parametrize(
     ("cards", "code"),
     [
         ({"node-1": (["0", "1"], [True, False])}, 0),
-        ({}, 413),
+        ({}, 0),  # it stands for ever
         ({"node-2": (["0"], [True])}, 413),
         ({"node-1": (["2"], [True])}, 413),
         ({"node-1": (["0"], [])}, 413),
-        ({"node-1": ([], [])}, 413),
+        ({"node-1": ([], [])}, 0),
     ],
 )
 def test_a_switch_of_cards(cards: dict[str, tuple[list[str], list[bool]]], code: int) -> None:
@@ -62,10 +87,15 @@ def test_a_switch_of_cards(cards: dict[str, tuple[list[str], list[bool]]], code:
         ({"node-0": []}, [], 413),
         ({"node-0": [2]}, [], 413),
         ({"node-9": [0]}, [], 413),
+        ({"node-0": [0, 0]}, [], 413),
     ],
 )
 def test_a_stress_test(nodes: dict[str, list[int]], everywhere: list[int], code: int) -> None:
     made = joined(Job("demo", nodes=2, processes=2))
+    assert made.stress_test("demo", nodes, everywhere, 0.0).code == 413  # nobody takes tests
+    machine = made.machine("demo")
+    assert machine is not None
+    machine.begin(Stream.STRESS, 0.0)
     assert made.stress_test("demo", nodes, everywhere, 0.0).code == code
 
 
@@ -73,7 +103,8 @@ def test_a_busy_job_is_411_and_an_unregistered_one_413() -> None:
     made = joined(Job("demo"))
     machine = made.machine("demo")
     assert machine is not None
-    machine.begin(Stream.SIGNALS, 0.0)
+    for stream in Stream:
+        machine.begin(stream, 0.0)
     assert made.stress_test("demo", {}, [0], 0.0).code == 0
     assert machine.state is State.WAIT_REPORT_PAUSE_COMPLETE
     assert made.stress_test("demo", {}, [0], 0.0).code == 411
@@ -83,7 +114,7 @@ def test_a_busy_job_is_411_and_an_unregistered_one_413() -> None:
 
 
 def test_a_thousand_calls_a_second_pass() -> None:
-    rate = Rate()
+    rate = Rate(CALLS_PER_S)
     assert all(rate.take(7.0) for _ in range(CALLS_PER_S))
     assert not rate.take(7.9)
     assert rate.take(8.0)

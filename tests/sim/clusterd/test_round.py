@@ -8,7 +8,7 @@ ALL = ("retry", "recover", "downgrade", "dump", "exit")
 
 
 def round_of(faults: dict[int, int], *strategies: str, in_place: bool = False, offered: tuple[str, ...] = ALL) -> Round:
-    return Round(Job("demo", strategies, 2, 2), "uuid", faults, in_place, offered)
+    return Round(Job("demo", strategies, 2, 2), "uuid", faults, in_place, offered=offered)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ def round_of(faults: dict[int, int], *strategies: str, in_place: bool = False, o
         (round_of({3: 1}, *STRATEGIES, in_place=True), "recover-in-place"),
         (round_of({3: 0}, "recover", "dump"), "recover"),
         (round_of({3: 0}, *STRATEGIES, offered=("dump",)), "dump"),
+        (round_of({3: 0}, *STRATEGIES, offered=("recover", "exit")), "exit"),  # a retry that is not offered
         (round_of({3: 1}, "downgrade"), "downgrade"),
         (round_of({3: 1}, "dump", offered=()), "exit"),
         (round_of({3: 1}), "exit"),

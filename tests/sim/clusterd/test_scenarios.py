@@ -17,20 +17,20 @@ ORDERS: Final = {
     "retry": "stop_train, on_global_rank, retry",
     "recover": "stop_train, on_global_rank, recover",
     "recover-in-place": "stop_train, on_global_rank, recover",
-    "dump": "stop_train, on_global_rank, dump, exit",
-    "exit": "stop_train, on_global_rank, exit",
-    "save-and-exit": "save_and_exit, exit",
+    "dump": "stop_train, on_global_rank, dump, exit, exit",
+    "exit": "stop_train, on_global_rank, exit, exit",
+    "save-and-exit": "save_and_exit, exit, exit",
     "downgrade-upgrade": "stop_train, on_global_rank, downgrade, fault_nodes_exit, upgrade",
     "hot-switch": "hot switch, new pod running, migration",
     "hot-switch-timeout": "hot switch, stop switch",
     "switch-cards": "pause_train, switch, continue",
-    "stress-test": "pauseStartAgent, pause_train, stress, continueStartAgent, stop_train, on_global_rank, recover",
+    "stress-test": "pause_train, pause_start_agent, stress, continue_start_agent, stop_train, on_global_rank, recover",
     "pre-exit": "pre exit process, stop_train, on_global_rank, recover",
     "pause-start-agent": "pauseStartAgent, continueStartAgent",
     "kill-master": "stop_train, killMaster",
     "switched-on-later": "stop_train, on_global_rank, recover",
 }
-FAULTY: Final[Said] = {"stress": [Report(Queue.STRESSED, faulty=(1,))]}
+FAULTY: Final[Said] = {"stress": [Report(Queue.STRESSED, tested={1: ("2",)})]}
 
 
 def status(code: int, *isolate: int) -> Report:
@@ -119,7 +119,6 @@ VARIANTS: Final = (
             ("recover", "notify global fault", "write confirm fault or wait result fault timeout"),
             ("recover", "wait report process recover status", "schedule timeout"),
             ("recover", "wait report process recover status", "clear config map fault fail"),
-            ("recover", "wait report process recover status", "need try scale in strategy"),
             ("save-and-exit", "notify dump", "notify fail"),
             ("exit", "listen schedule result", "schedule timeout"),
             ("exit", "notify restart all process", "notify fail"),
@@ -142,7 +141,12 @@ VARIANTS: Final = (
     ),
     Variant(
         "recover",
-        NONE,
+        {"recover": [None]},
+        (("wait report process recover status", "need try scale in strategy"),),
+    ),
+    Variant(
+        "recover",
+        {"recover": [None]},
         (
             ("wait report process recover status", "need try scale in strategy"),
             ("notify scale in strategy", "notify fail"),

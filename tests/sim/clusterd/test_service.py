@@ -15,7 +15,7 @@ from taskd_net.address import Address
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import service
-from taskd_net.sim.clusterd.desk import Rate
+from taskd_net.sim.clusterd.cluster import SECONDS, Wait
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
 from taskd_net.wire import datatrace_pb2
@@ -25,6 +25,9 @@ from tests.peers.clusterd import RPCS
 JOB = "jobs: [{id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}]\n"
 INFO = pb.ClientInfo(jobId="demo", role="taskd")
 STOPPED = pb.StopCompleteRequest(jobId="demo", status=pb.Status(code=0))
+
+SPEED = 20.0
+"""Times of the real ClusterD, divided by this."""
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
@@ -87,11 +90,17 @@ class Client:
         assert (await self.code("Init"), await self.code("Register")) == (0, 0)
         return self.stream("SubscribeProcessManageSignal", pb.ProcessManageSignal)
 
+    async def fault(self, rank: str = "1") -> None:
+        """Report a fault, and again while the reset of a new stream loses its rank."""
+        ranks = [pb.FaultRank(rankId=rank, faultType="1"), pb.FaultRank(rankId="x", faultType="1")]
+        await asyncio.sleep(3 * SECONDS[Wait.BEGIN] / SPEED)
+        assert await self.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
+
 
 @contextlib.asynccontextmanager
 async def running(text: str) -> AsyncIterator[Client]:
     client = Client()
-    run = Run(parse(text), Address("127.0.0.1", 0), client.say)
+    run = Run(parse(text, speed=SPEED), Address("127.0.0.1", 0), client.say)
     task = asyncio.create_task(run.until_end())
     try:
         address = (await client.until("listening"))["address"]
@@ -103,10 +112,20 @@ async def running(text: str) -> AsyncIterator[Client]:
 
 
 async def read(stream: grpc.aio.UnaryStreamCall[Any, AnswerT]) -> AnswerT:
+    """The next message that is no keep-alive."""
     async with asyncio.timeout(20):
         message = await stream.read()
+        while isinstance(message, pb.ProcessManageSignal) and message.signalType == "keep-alive":
+            message = await stream.read()
     assert isinstance(message, Message), message
     return cast(AnswerT, message)
+
+
+async def ended(stream: grpc.aio.UnaryStreamCall[Any, Any]) -> grpc.StatusCode:
+    async with asyncio.timeout(20):
+        while await stream.read() is not grpc.aio.EOF:
+            pass
+        return await stream.code()
 
 
 async def test_a_recovery_over_the_wire() -> None:
@@ -126,6 +145,7 @@ async def test_a_recovery_over_the_wire() -> None:
         assert await client.code("ReportRecoverStatus", status) == 0
         moves = [each for each in client.events if each["event"] == "moved"]
         assert moves[-1]["to"] == "init"
+        assert await ended(signals) is grpc.StatusCode.OK
 
 
 async def test_before_registration_reports_are_400_and_streams_unknown() -> None:
@@ -157,8 +177,7 @@ async def test_a_process_fault_of_the_client_begins_a_recovery() -> None:
     async with running(JOB) as client:
         signals = await client.join()
         await client.until("reset")
-        ranks = [pb.FaultRank(rankId="1", faultType="1"), pb.FaultRank(rankId="x", faultType="1")]
-        assert await client.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
+        await client.fault()
         assert [each.rankId for each in (await read(signals)).faultRanks] == ["1"]
 
 
@@ -170,15 +189,15 @@ async def test_a_switch_of_cards_by_an_operator() -> None:
         request = pb.SwitchNics(jobID="demo", nicOps={"node-1": pb.DeviceList(dev=["0", "1"], op=[True, False])})
         assert await client.code("SwitchNicTrack", request) == 0
         assert await client.code("SwitchNicTrack", request) == 411
-        ended = client.stream("SubscribeSwitchNicSignal", pb.SwitchNicResponse, pb.SwitchNicRequest(jobID="demo"))
+        told = client.stream("SubscribeSwitchNicSignal", pb.SwitchNicResponse, pb.SwitchNicRequest(jobID="demo"))
         assert list((await read(signals)).actions) == ["pause_train"]
         assert await client.code("ReportStopComplete", STOPPED) == 0
         order = await read(switches)
         assert (list(order.rankID), list(order.op), order.jobId) == (["2", "3"], [True, False], "demo")
         assert await client.code("ReplySwitchNicResult", pb.SwitchResult(jobId="demo", result=True)) == 0
         assert (await read(signals)).changeStrategy == "continue"
-        assert await client.code("ReportRecoverStatus", pb.RecoverStatusRequest(jobId="demo")) == 0
-        assert (await read(ended)).msg == "switch nic finished"
+        assert await client.code("ReportRecoverStatus", pb.RecoverStatusRequest(jobId="demo", status=pb.Status())) == 0
+        assert (await read(told)).msg == "switch nic finish"
 
 
 async def test_a_stress_test_that_finds_a_fault() -> None:
@@ -187,9 +206,10 @@ async def test_a_stress_test_that_finds_a_fault() -> None:
         tests = client.stream("SubscribeNotifyExecStressTest", pb.StressTestRankParams)
         await client.until("stream_began", 2)
         assert await client.code("StressTest", pb.StressTestParam(jobID="demo", allNodesOps=[0])) == 0
-        ended = client.stream("SubscribeStressTestResponse", pb.StressTestResponse, pb.StressTestRequest(jobID="demo"))
-        assert [(await read(signals)).signalType for _ in range(2)] == ["pauseStartAgent", "stopTrain"]
+        told = client.stream("SubscribeStressTestResponse", pb.StressTestResponse, pb.StressTestRequest(jobID="demo"))
+        assert (await read(signals)).timeout == 900
         assert await client.code("ReportStopComplete", STOPPED) == 0
+        assert (await read(signals)).signalType == "pauseStartAgent"
         order = await read(tests)
         assert {rank: list(each.ops) for rank, each in order.stressParam.items()} == {
             str(rank): [0] for rank in range(4)
@@ -199,8 +219,8 @@ async def test_a_stress_test_that_finds_a_fault() -> None:
         assert await client.code("ReplyStressTestResult", result) == 0
         assert (await read(signals)).signalType == "continueStartAgent"
         stop = await read(signals)
-        assert (list(stop.actions), [each.rankId for each in stop.faultRanks]) == (["stop_train"], ["2"])
-        assert (await read(ended)).msg == "stress test failed: stress test fail"
+        assert (list(stop.actions), [each.rankId for each in stop.faultRanks]) == (["stop_train"], ["2", "3"])
+        assert (await read(told)).msg == "stress test find fault"
 
 
 @pytest.mark.parametrize("rpc", RPCS.values(), ids=lambda rpc: rpc.name)
@@ -211,6 +231,9 @@ async def test_each_method_is_served(rpc: Rpc[Any, Any]) -> None:
     async with running(JOB) as client:
         await client.join()
         await client.until("reset")
+        if rpc in (rpcs.STOP_COMPLETE, rpcs.RECOVER_STATUS):
+            request.status.code = 0  # it ends without
+            request.status.SetInParent()
         if not rpc.streams:
             assert isinstance(await client.call(rpc.name, request), pb.Status)
             return
@@ -225,16 +248,39 @@ async def test_each_method_is_served(rpc: Rpc[Any, Any]) -> None:
             stream.cancel()
 
 
-async def test_the_profiling_switch_now_and_after_a_change() -> None:
-    steps = "steps: [{profiling: {Step: on}}, {when: subscribed, profiling: {CommunicationOperator: on}}]"
+async def test_the_profiling_switch_after_a_change_and_for_one_client() -> None:
+    steps = "steps: [{profiling: {FP: on}}, {when: subscribed, profiling: {Step: on}}]"
     async with running(JOB + steps) as client:
         await client.until("step")
         info = datatrace_pb2.ProfilingClientInfo(jobId="demo", role="taskd")
         switches = client.stream("SubscribeDataTraceSwitch", datatrace_pb2.DataStatusRes, info, "TrainingDataTrace")
+        await client.join()
         first = await read(switches)
         assert (first.profilingSwitch.Step, first.profilingSwitch.FP, first.code) == ("on", "off", 200)
-        await client.join()
-        assert (await read(switches)).profilingSwitch.CommunicationOperator == "on"
+        client.stream("SubscribeDataTraceSwitch", datatrace_pb2.DataStatusRes, info, "TrainingDataTrace")
+        assert await ended(switches) is grpc.StatusCode.OK
+
+
+async def test_a_report_without_status_ends_it() -> None:
+    async with running(JOB) as client:
+        signals = await client.join()
+        await client.until("reset")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await client.code("ReportStopComplete", pb.StopCompleteRequest(jobId="demo"))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await ended(signals)
+        await client.until("listening", 2)
+        assert await client.code("ReportStopComplete", STOPPED) == 400
+
+
+async def test_a_write_that_the_kube_api_refuses_takes_six_seconds_and_ends_the_round() -> None:
+    async with running(JOB + "steps: [{when: subscribed, change: {writable: off}}]") as client:
+        signals = await client.join()
+        await client.until("step")
+        await client.fault()
+        killed = await read(signals)
+        assert (killed.signalType, killed.uuid) == ("killMaster", "")
+        assert await ended(signals) is grpc.StatusCode.OK
 
 
 async def test_scripted_answers() -> None:
@@ -266,20 +312,19 @@ async def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
         await client.until("reset")
         new = await client.join()
         await client.until("reset", 2)
-        old.cancel()
         await client.until("stream_ended")
-        ranks = [pb.FaultRank(rankId="1", faultType="1")]
-        assert await client.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
+        assert await ended(old) is grpc.StatusCode.OK
+        await client.fault()
         assert (await read(new)).signalType == "stopTrain"
         assert [each["event"] for each in client.events].count("reset") == 2
 
 
 async def test_more_calls_a_second_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "Rate", lambda: Rate(5))
+    monkeypatch.setattr(service, "HEALTH_CHECKS_PER_S", 5)
     async with running(JOB) as client:
         outcomes = await asyncio.gather(*(client.code("HealthCheck") for _ in range(40)), return_exceptions=True)
         refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
-        assert "qps exceeded, limit is 1000" in [each.details() for each in refused]
+        assert "qps exceeded, method=HealthCheck" in [each.details() for each in refused]
         assert outcomes.count(0) >= 5
 
 
