@@ -33,6 +33,7 @@ from taskd_net.sim.clusterd.scenario import Scenario
 from taskd_net.sim.clusterd.script import Script
 from taskd_net.sim.clusterd.service import Service
 from taskd_net.sim.clusterd.table import State
+from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2 as pb
 
 FILE_BYTES: Final = 16 * 1024 * 1024
@@ -142,7 +143,7 @@ def load(path: str | Path) -> Recording:
     lines = []
     for number, text in enumerate(read_file(path, FILE_BYTES, FILE_S).data.decode(errors="replace").splitlines(), 1):
         try:
-            line = json.loads(text)
+            line = json_value(text)
         except ValueError as error:
             raise ConfigError(f"{path}:{number}: {error}; expected a JSON object") from None
         if not isinstance(line, dict):
