@@ -224,3 +224,10 @@ def test_any_other_failure_is_reported(at: str, reason: str) -> None:
     lose_peer(job, 0, reason=reason)
     job.fault(0, 0, at=at)
     assert settled(job) == [[0]]
+
+
+def test_a_stop_that_comes_again_is_compared_once() -> None:
+    faults = OpenFaults(ranks={2: 1})
+    assert faults.take(STOP) == {2: 1}
+    assert faults.take(STOP) == {}
+    assert faults.ranks == {2: 1, 3: 1}

@@ -69,3 +69,10 @@ def test_later_commands_replace_those_that_have_lost_their_meaning() -> None:
     outbox = box(("a", "Worker/All/All", 700), ("b", "Worker/All/All", 204), ("c", "Worker/All/All", 711))
     assert list(outbox.sending) == ["b", "c"]
     assert outbox.has("Worker/All/All", 711) and not outbox.has("Worker/All/All", 700)
+
+
+def test_a_receiver_is_gone_once() -> None:
+    outbox = box(("a", "Agent/0", 203))
+    assert not outbox.receiver_gone("unknown")
+    assert outbox.receiver_gone("a")
+    assert not outbox.receiver_gone("a")

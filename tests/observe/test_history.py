@@ -362,3 +362,11 @@ def test_a_strain_keeps_its_age_over_a_step(past: Past, step: float) -> None:
     past.step(step)
     past.look()
     assert past.now - past.history.strained["Worker/1/9"] == age + 1.0
+
+
+def test_a_clock_that_has_not_stepped_moves_nothing() -> None:
+    past = Past()
+    past.look()
+    before = past.told()
+    past.step(0.0)
+    assert past.told() == before
