@@ -20,12 +20,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taskd_net import job_limits
 from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
+from taskd_net.jobs.job import OTHER_FAULT, Job
 from taskd_net.jobs.plugins.actions import IN_PLACE
 from taskd_net.jobs.plugins.epoch_commands import is_inside
 from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
@@ -34,13 +35,8 @@ from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
 from taskd_net.recover.controller import EXIT, Controller, NoHandler, Ranks, Reports
 
-if TYPE_CHECKING:
-    from taskd_net.jobs.job import Job
-
 RECOVER: Final = "recover"
 CONTINUE: Final = "continue"
-_OTHER: Final = 1
-"""ClusterD's type of a fault that is none of memory or network."""
 
 
 class Unfinished(TaskdNetError):
@@ -153,7 +149,7 @@ class Rejoining(Controller):
         elif self._reports is not None and self._stream()[0] and self._unreported(ranks):
             self._reported = (self._stream()[0], ranks)
             try:
-                await asyncio.to_thread(self._reports.fault_ranks, dict.fromkeys(sorted(ranks), _OTHER))
+                await asyncio.to_thread(self._reports.fault_ranks, dict.fromkeys(sorted(ranks), OTHER_FAULT))
             except (ClusterdError, NodeError) as error:  # the next stream of signals is the next try
                 self._log.error("clusterd_report_failed", call="ReportProcessFault", reason=str(error))
 

@@ -17,15 +17,7 @@ from taskd_net.demo.job.stage import Missed, Stage
 from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, REGISTERED, REPLY
 from taskd_net.demo.recovery.flows import KILLED, Course, Flow, Stop
 from taskd_net.demo.recovery.manager import REPORTED
-from taskd_net.demo.recovery.stage import (
-    CLUSTERD,
-    ENTERED,
-    FRAMEWORK,
-    HEALTH,
-    INIT,
-    SCENARIOS,
-    RecoveryStage,
-)
+from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, SCENARIOS, RecoveryStage
 
 MGR: Final = "Mgr"
 OPEN: Final = (
@@ -42,7 +34,6 @@ RESTARTS: Final = 20
 NEVER_S: Final = 3600
 USUAL_S: Final = {"flush": 0.1, "release": 0.5, "in_place": 0.5, "poll": 0.2, "settle": 1, "restart": 2, "new_pod": 3}
 """Seconds that pass at a stage once the client has gone, where the scenario says nothing."""
-
 
 GIVEN_UP: Final = {
     "stop": "StopComplete 499",

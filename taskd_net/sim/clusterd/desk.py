@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from taskd_net.sim.clusterd.cluster import SECONDS, Cluster, Wait
+from taskd_net.sim.clusterd.cluster import Cluster
+from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.machine import Machine
 from taskd_net.sim.clusterd.messages import Stream
 from taskd_net.sim.clusterd.round import Job

@@ -9,8 +9,20 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from taskd_net.sim.clusterd.cluster import SECONDS, Cluster, Wait
-from taskd_net.sim.clusterd.course import DUE, KEEP_ALIVE, KILL_MASTER, STEPS, Pass, Read, Times, Watch, Write
+from taskd_net.sim.clusterd.cluster import Cluster
+from taskd_net.sim.clusterd.course import (
+    DUE,
+    KEEP_ALIVE,
+    KILL_MASTER,
+    SECONDS,
+    STEPS,
+    Pass,
+    Read,
+    Times,
+    Wait,
+    Watch,
+    Write,
+)
 from taskd_net.sim.clusterd.messages import (
     Answered,
     Crashed,
@@ -73,7 +85,7 @@ class Machine:
     Args:
         job: the job.
         new_uuid: makes the uuid of an order.
-        seconds: times instead of those in `cluster.SECONDS`.
+        seconds: times instead of those in `course.SECONDS`.
         outcomes: for a state the outcomes of its next visits, in order, whatever is reported. A failure of writing
             sends nothing.
         cluster: what stands in the cluster, also before this machine.
@@ -437,7 +449,7 @@ class Machine:
         elif self.state is State.NOTIFY_CONTINUE_TRAIN and round_.operation is Operation.STRESS:
             round_.uuid = self._new_uuid()
             self._write(Signal(round_.uuid, "continueStartAgent", ("continue_start_agent",)))
-            self.decisions.append(Told(Operation.STRESS, "stress test finish"))
+            self._tell(Operation.STRESS, "stress test finish")
         order = step.order(round_)
         if order is None or isinstance(order, Event):
             return order
@@ -495,10 +507,8 @@ class Machine:
         assert operation is not None
         self._round.operation = None
         if state is State.INIT:
-            if operation is Operation.SWITCH:
-                self.decisions.append(Told(operation, f"{operation} finish"))
-            return
-        if event is Event.PROCESS_PAUSE_FAIL or event is Event.REPORT_TIMEOUT:
+            text = f"{operation} finish"
+        elif state is State.NOTIFY_KILL_JOB:
             text = "om failed, pause train failed"
         elif operation is Operation.STRESS:
             text = "stress test timeout fault" if self._round.lost else "stress test find fault"
@@ -508,7 +518,13 @@ class Machine:
             text = "switch nic failed, switch nic failed"
         if operation is Operation.STRESS and state is State.NOTIFY_STOP_TRAIN:
             self._write(Signal(self._new_uuid(), "continueStartAgent", ("continue_start_agent",)))
-        self.decisions.append(Told(operation, text))
+        self._tell(operation, text)
+
+    def _tell(self, operation: Operation, text: str) -> None:
+        """Tell the operator the result, once."""
+        if not self._round.told:
+            self._round.told = True
+            self.decisions.append(Told(operation, text))
 
     # ---- resets
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError
 from taskd_net.sim.clusterd.check import Problem, check
-from taskd_net.sim.clusterd.cluster import SECONDS, Wait
+from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.messages import Signal
 from taskd_net.sim.clusterd.round import OTHER, Job
 from taskd_net.sim.clusterd.scenario import (

@@ -24,7 +24,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ConfigError
-from taskd_net.sim.clusterd.cluster import SECONDS, Wait
+from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.machine import Device, Machine
 from taskd_net.sim.clusterd.messages import Stream
@@ -38,9 +38,6 @@ from taskd_net.wire import recover_pb2 as pb
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 FILE_S: Final = 5.0
-NEAR_S: Final = 0.4
-"""Seconds within which events have no order among each other."""
-
 TOLERANCE_S: Final = 1.0
 TOLERANCE: Final = 0.2
 """A wait may differ by this many seconds, or by this part of it, whichever is more."""

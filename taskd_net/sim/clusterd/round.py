@@ -85,6 +85,7 @@ class Round:
         status: the last status that was read.
         operation: that pauses the training; None for a fault.
         ranks, ops: of the switch of cards. tests: operations of the stress test, by rank.
+        told: the operator has the result of the operation.
         lost: ClusterD loses the round after StopComplete.
     """
 
@@ -102,6 +103,7 @@ class Round:
     ranks: tuple[int, ...] = ()
     ops: tuple[bool, ...] = ()
     tests: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    told: bool = False
     lost: bool = False
 
     @property

@@ -10,7 +10,7 @@ import grpc
 
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
-from taskd_net.sim.clusterd.cluster import Wait
+from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.scenario import Away, Change, End, Profiling, Scenario, Step
 from taskd_net.sim.clusterd.script import Script, begin, holds

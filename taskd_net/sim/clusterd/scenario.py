@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net.sim.clusterd.cluster import SECONDS, Wait
+from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.messages import Signal
 from taskd_net.sim.clusterd.round import Job
 from taskd_net.sim.clusterd.table import Event, State
@@ -129,7 +129,7 @@ class Scenario:
 
     Args:
         jobs: known to the platform.
-        waits: times instead of those in `cluster.SECONDS`.
+        waits: times instead of those in `course.SECONDS`.
         outcomes: the platform's outcomes, by state.
         answers: scripted ones.
         steps: in their order.

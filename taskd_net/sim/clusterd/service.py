@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from taskd_net.sim.clusterd import orders
 from taskd_net.sim.clusterd.check import DOMAINS
-from taskd_net.sim.clusterd.cluster import Wait
+from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.desk import CALLS_PER_S, HEALTH_CHECKS_PER_S, Answer, Desk, Rate
 from taskd_net.sim.clusterd.machine import Machine
 from taskd_net.sim.clusterd.messages import (
@@ -143,6 +143,7 @@ class Service:
             case Reset(state):
                 self._say("reset", {"job": job_id, "state": state})
             case Ready():
+                self._say("ready", {"job": job_id})
                 self._script.saw(job_id, "subscribed", self._loop.time())
             case RestartAll():
                 self._say("restart_all", {"job": job_id})

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from taskd_net.sim.clusterd.cluster import SECONDS, Cluster, Wait
+from taskd_net.sim.clusterd.cluster import Cluster
+from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.machine import INNER_ERROR, Device, Machine
 from taskd_net.sim.clusterd.messages import (
     Answered,
@@ -434,6 +435,17 @@ def test_an_operation_that_cannot_pause_releases_nobody() -> None:
     assert [each.signal_type for each in play.signals()] == ["stopTrain", "killMaster"]
     (told,) = (each for each in play.machine.decisions if isinstance(each, Told))
     assert told.text == "om failed, pause train failed"
+
+
+def test_an_operator_gets_one_result_also_where_the_training_does_not_continue() -> None:
+    play = Play()
+    play.machine.stress_test({0: (0,)}, play.now)
+    play.say(STOPPED)
+    play.say(Report(Queue.STRESSED, tested={0: ("0",)}))
+    play.after(SECONDS[Wait.TESTED])
+    play.say(Report(Queue.STATUS, 499))
+    assert play.signals()[-1].signal_type == "killMaster"
+    assert [each.text for each in play.machine.decisions if isinstance(each, Told)] == ["stress test finish"]
 
 
 def test_a_switch_of_cards_that_fails_names_no_rank() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.sim.clusterd.cluster import Wait
+from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.messages import Signal
 from taskd_net.sim.clusterd.reader import ScenarioError, load, parse
 from taskd_net.sim.clusterd.scenario import (

@@ -15,7 +15,6 @@ from taskd_net.address import Address
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import service
-from taskd_net.sim.clusterd.cluster import SECONDS, Wait
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
 from taskd_net.wire import datatrace_pb2
@@ -90,10 +89,10 @@ class Client:
         assert (await self.code("Init"), await self.code("Register")) == (0, 0)
         return self.stream("SubscribeProcessManageSignal", pb.ProcessManageSignal)
 
-    async def fault(self, rank: str = "1") -> None:
-        """Report a fault, and again while the reset of a new stream loses its rank."""
+    async def fault(self, rank: str = "1", *, stream: int = 1) -> None:
+        """Report a fault over the first, or a later stream, once its reset loses no rank."""
         ranks = [pb.FaultRank(rankId=rank, faultType="1"), pb.FaultRank(rankId="x", faultType="1")]
-        await asyncio.sleep(3 * SECONDS[Wait.BEGIN] / SPEED)
+        await self.until("ready", stream)
         assert await self.code("ReportProcessFault", pb.ProcessFaultRequest(jobId="demo", faultRanks=ranks)) == 0
 
 
@@ -309,12 +308,12 @@ answers:
 async def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
     async with running(JOB) as client:
         old = await client.join()
-        await client.until("reset")
+        await client.until("ready")
         new = await client.join()
         await client.until("reset", 2)
         await client.until("stream_ended")
         assert await ended(old) is grpc.StatusCode.OK
-        await client.fault()
+        await client.fault(stream=2)
         assert (await read(new)).signalType == "stopTrain"
         assert [each["event"] for each in client.events].count("reset") == 2
 
