@@ -102,13 +102,8 @@ class Admission:
 
     def announced(self, link: Link) -> list[Quarantined]:
         """A child has announced something: the messages that waited for it and may now go on."""
-        cleared = []
-        for doubtful in self._quarantine.take_link(link):
-            if self._topology.routes.claims(doubtful.frame.src.identity, link.id):
-                cleared.append(doubtful)
-            else:
-                self._quarantine.add(doubtful)
-        return cleared
+        routes = self._topology.routes
+        return self._quarantine.take_link(link, lambda one: routes.claims(one.frame.src.identity, link.id))
 
     def report_disputed(self, link: Link, disputed: Sequence[Position]) -> None:
         """Report that a child has announced nodes that cannot lie below it, if there are any."""

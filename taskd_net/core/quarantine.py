@@ -6,8 +6,9 @@ below another child waits a moment, and is refused only then.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from taskd_net.core.acks import ReplyTo
 from taskd_net.core.frame import Frame
@@ -27,7 +28,10 @@ class Quarantined:
 
 
 class Quarantine:
-    """The line of them, in the order in which they came.
+    """All such messages of one node.
+
+    An announcement, the end of a stream and a deadline cost as much as the messages that they concern, however many
+    others wait. So messages are found by their link, and by their deadline.
 
     Args:
         messages: of one link at most.
@@ -37,42 +41,53 @@ class Quarantine:
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._size = size
-        self._line: list[Quarantined] = []
-        self._of: Counter[Link] = Counter()
+        # By number, in the order in which they came.
+        self._of: dict[Link, dict[int, Quarantined]] = {}
+        # A heap. The entry of a message that has been taken out stays until its deadline, a second at most.
+        self._deadlines: list[tuple[float, int, Link]] = []
+        self._last = 0
         self._bytes = 0
 
     def add(self, doubtful: Quarantined) -> bool:
         """Let a message wait. Returns False when the line is at one of its bounds."""
-        size = len(doubtful.frame.data)
-        if self._of[doubtful.link] >= self._messages or self._bytes + size > self._size:
+        size, waiting = len(doubtful.frame.data), self._of.get(doubtful.link, {})
+        if len(waiting) >= self._messages or self._bytes + size > self._size:
             return False
-        self._line.append(doubtful)
-        self._of[doubtful.link] += 1
+        self._last += 1
+        waiting[self._last] = doubtful
+        self._of[doubtful.link] = waiting
+        heappush(self._deadlines, (doubtful.deadline, self._last, doubtful.link))
         self._bytes += size
         return True
 
-    def take_link(self, link: Link) -> list[Quarantined]:
-        """Take out what has come on a link."""
-        return self._take([doubtful for doubtful in self._line if doubtful.link is link])
+    def take_link(self, link: Link, may: Callable[[Quarantined], bool] = lambda _: True) -> list[Quarantined]:
+        """Take out the messages of a link that `may` go on, in the order in which they came."""
+        waiting = self._of.get(link, {})
+        return [self._take(link, number) for number in [number for number, one in waiting.items() if may(one)]]
 
     def take_due(self, now: float) -> list[Quarantined]:
-        """Take out what has waited long enough."""
-        return self._take([doubtful for doubtful in self._line if doubtful.deadline <= now])
+        """Take out the messages whose deadline has come, the earliest first."""
+        due = []
+        while self.next_deadline() <= now:
+            _, number, link = heappop(self._deadlines)
+            due.append(self._take(link, number))
+        return due
 
     def take_all(self) -> list[Quarantined]:
         """Take out everything."""
-        return self._take(list(self._line))
+        return [doubtful for link in list(self._of) for doubtful in self.take_link(link)]
 
     def next_deadline(self) -> float:
         """The earliest deadline, or infinity."""
-        return min((doubtful.deadline for doubtful in self._line), default=float("inf"))
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][1] not in self._of.get(deadlines[0][2], ()):
+            heappop(deadlines)
+        return deadlines[0][0] if deadlines else float("inf")
 
-    def _take(self, taken: list[Quarantined]) -> list[Quarantined]:
-        if taken:
-            gone = set(taken)
-            self._line = [doubtful for doubtful in self._line if doubtful not in gone]
-            for doubtful in taken:
-                self._of[doubtful.link] -= 1
-                self._bytes -= len(doubtful.frame.data)
-            self._of = +self._of
-        return taken
+    def _take(self, link: Link, number: int) -> Quarantined:
+        waiting = self._of[link]
+        doubtful = waiting.pop(number)
+        if not waiting:
+            del self._of[link]
+        self._bytes -= len(doubtful.frame.data)
+        return doubtful

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from taskd_net.core.links import Link
 from taskd_net.core.quarantine import Quarantine, Quarantined
 from tests.core.routers import at, frame
@@ -43,7 +45,7 @@ def test_messages_are_taken_in_the_order_in_which_they_came() -> None:
     came = [waiting(link, deadline=deadline) for link, deadline in ((one, 3.0), (other, 1.0), (one, 2.0), (other, 4.0))]
     for message in came:
         line.add(message)
-    assert line.take_due(2.0) == [came[1], came[2]]
+    assert line.take_due(2.0) == [came[1], came[2]], "the earliest deadline first"
     assert line.take_link(other) == [came[3]]
     assert line.take_all() == [came[0]]
     assert (line.take_all(), line.take_link(one), line.take_due(9.0)) == ([], [], [])
@@ -66,3 +68,38 @@ def test_place_that_becomes_free_is_one_place() -> None:
     assert line.add(waiting(link, deadline=1.0)) and line.add(waiting(link, deadline=2.0))
     assert len(line.take_due(1.0)) == 1
     assert [line.add(waiting(link)) for _ in range(2)] == [True, False]
+
+
+class Watched(Quarantined):
+    """A message that tells when it is looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watched.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_messages_of_a_thousand_other_links_cost_an_announcement_and_a_deadline_nothing() -> None:
+    line, links = Quarantine(256, 1 << 20), [Link(number, at(f"Proxy/{number}")) for number in range(1000)]
+    for deadline in (3.0, 5.0):
+        for link in links:
+            line.add(Watched(link, frame("Mgr", src="Worker/0/0"), None, None, 0.0, deadline))
+    first = waiting(links[7], deadline=1.0)
+    line.add(first)
+    Watched.looks = 0
+    assert (line.next_deadline(), line.take_due(1.0), line.next_deadline()) == (1.0, [first], 3.0)
+    assert line.take_link(Link(1000, at("Proxy/1000"))) == []
+    assert Watched.looks == 0
+    assert line.take_link(links[7], lambda one: one.deadline == 5.0) and line.take_link(links[7])
+    assert Watched.looks <= 10, "its own two"
+
+
+def test_messages_that_may_not_go_on_keep_their_places_and_deadlines() -> None:
+    line, link = Quarantine(2, 1000), Link(1, at("Proxy/0"))
+    came = [waiting(link, deadline=deadline) for deadline in (2.0, 1.0)]
+    assert all(line.add(one) for one in came)
+    assert line.take_link(link, lambda one: one is came[1]) == [came[1]]
+    assert line.next_deadline() == 2.0
+    assert line.add(waiting(link, deadline=3.0)) and not line.add(waiting(link))
+    assert line.take_due(2.0) == [came[0]]
