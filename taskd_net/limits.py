@@ -308,6 +308,11 @@ ORIGINAL_WAIT_S: Final = 3.0
 ORIGINAL_TURN_S: Final = 1.1 * ORIGINAL_WAIT_S
 """Seconds for each message on a link to a Proxy of the original's: its own wait, and the way there and back."""
 
+ORIGINAL_CALL_S: Final = 8.0
+"""Seconds for which this node tries to bring a child's message to the Mgr, where the child takes any answer for its
+delivery: an Agent of the original's reports a fault three times, 1 s apart, and never again. Its calls have no
+deadline. A Mgr that was killed is back by then, and so is a Proxy that lost its parent."""
+
 ORIGINAL_ANSWER_S: Final = 0.9 * ORIGINAL_WAIT_S
 """Seconds within which a parent of the original's gets its Ack from us: its own wait, less the way there and back."""
 

@@ -38,13 +38,14 @@ class Origin(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One send of the application, until it is answered.
+    """One send of the application, or of a child in whose place this node waits, until it is answered.
 
     Args:
         frame: the message.
         token: the node's name for it.
         deadline: when the answer is due.
         wait: whether it waits for the node to join.
+        asker: the request of the child that gets the answer; None for a send of the application.
 
     Attributes:
         number: its place in the order of this node's sends; 0 before it has one.
@@ -59,6 +60,7 @@ class Send:
     token: Token
     deadline: float
     wait: bool = True
+    asker: ReplyTo | None = None
     number: int = 0
     upward: bool = False
     epoch: int = 0

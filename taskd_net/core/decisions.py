@@ -78,7 +78,9 @@ class Decisions:
         """Give an answer to whoever awaits it."""
         if type(reply) is Send:
             known = self.ended(reply, ack)
-            if known is not None and self.open.pop(reply.token, None) is not None:
+            if known is not None and reply.asker is not None:
+                self.give(reply.asker, known)
+            elif known is not None and self.open.pop(reply.token, None) is not None:
                 self.ready.completed.append((reply.token, known))
         elif isinstance(reply, Origin):
             self._give_back(reply, ack)

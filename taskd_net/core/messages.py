@@ -26,10 +26,13 @@ from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
-from taskd_net.position import Position
+from taskd_net.position import Position, Role
 
 LARGE: Final = 4096
 """Bytes from which on a message counts towards its child's quota of bytes."""
+
+FOR_CHILD: Final = -1
+"""The token of sends in a child's place: nobody of this node awaits their answers."""
 
 _waiting: Final = attrgetter("waiting")
 
@@ -329,6 +332,8 @@ class Messages(Answers):
                 if reply is None or not frame.sync:
                     plan = Plan((hop,), False) if hop else Plan((), True)
                     self._forwarding.hand_on(now, came_from, frame, plan, reply)
+                elif hop is not None and hop is self._up and self._tries_for(came_from, frame):
+                    self._carry_for_child(now, frame, reply)
                 elif hop is not None and hop.quirks is not None and hop.quirks.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
                     self._forwarding.carry_one(
@@ -346,6 +351,23 @@ class Messages(Answers):
         except Refusal as refusal:
             self._decisions.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, reply, refusal)
+
+    def _tries_for(self, came_from: LinkId, frame: Frame) -> bool:
+        """True for a message to the Mgr from a child that takes every answer for its delivery."""
+        link = self._topology.link(came_from)
+        tries = link is not None and link.quirks is not None and link.quirks.takes_any_answer
+        return tries and frame.dst.position.role == Role.MGR
+
+    def _carry_for_child(self, now: float, frame: Frame, reply: ReplyTo) -> None:
+        """Send a message of a child as if it were this node's own: it waits for the way to the Mgr, and is repeated."""
+        send = Send(frame, FOR_CHILD, now + limits.ORIGINAL_CALL_S, asker=reply)
+        if not self._sends.has_to_wait(send):
+            self._send(now, send)
+        elif self._sends.add(send):
+            self._send_ready(now)
+        else:
+            text = "too many messages wait for the node to join"
+            self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
 
     def _send(self, now: float, send: Send) -> None:
         """Send a message of this node's own on its way, or again.
@@ -375,6 +397,9 @@ class Messages(Answers):
         for send in sends:
             src = send.refused_by or self._decisions.position
             ack = Ack(send.frame.uuid, Code.NET_STREAM_NOT_INITED, src, text, 0)
+            if send.asker is not None:
+                self._decisions.give(send.asker, ack)
+                continue
             self._decisions.open.pop(send.token, None)
             self._decisions.ready.completed.append((send.token, ack))
 

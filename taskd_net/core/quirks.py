@@ -25,6 +25,8 @@ class Quirks:
         turn: seconds that it may take for each message, as it handles them one by one; 0 for a peer that does not.
         announces_again: when it joins again it announces everything below it; the routes behind any other peer are
             also learnt from its messages.
+        takes_any_answer: its nodes take every answer to a message for the Mgr for its delivery, and await it for ever;
+            so this node tries for a while in their place.
         repeats: a broadcast comes from it once for each receiver.
         announce_positions: positions in one announcement to it.
     """
@@ -35,5 +37,6 @@ class Quirks:
     acks_lists: bool = True
     turn: float = 0.0
     announces_again: bool = True
+    takes_any_answer: bool = False
     repeats: bool = False
     announce_positions: int = limits.ANNOUNCE_POSITIONS

@@ -97,8 +97,9 @@ ORIGINAL = Profile(
         acks_broadcasts=False,
         turn=limits.ORIGINAL_TURN_S,
         announces_again=False,
+        takes_any_answer=True,
     ),
-    leaf=Quirks(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False),
+    leaf=Quirks(largest=limits.ORIGINAL_DOWN_BYTES, reads_lists=False, takes_any_answer=True),
     parent=Quirks(
         reads_lists=False,
         acks_broadcasts=False,

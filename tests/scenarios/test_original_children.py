@@ -308,3 +308,30 @@ async def test_who_brings_a_message_counts_before_who_wrote_it(mesh: Mesh, their
     moved = await new.up.transfer(wire_message("Worker/0/0", other.position, "moved"))
     assert moved.code == 0
     assert (await other.take()).body == "moved"
+
+
+async def test_message_for_the_mgr_waits_while_the_mgr_is_away(mesh: Mesh, theirs: Originals) -> None:
+    """Their Agent takes any answer for a report of its fault, and never repeats it."""
+    top = await free_address()
+    mgr = await mesh.mgr(top)
+    proxy = await mesh.proxy(0, mgr)
+    agent = await theirs.start("Agent/0", proxy)
+    await mgr.close()
+    await mesh.logged("upstream_lost", node=proxy.position)
+    reporting = [asyncio.create_task(agent.send("Mgr/0", str(number))) for number in range(3)]
+    await until(lambda: len(proxy.router._sends) == 3)
+    mgr = await mesh.mgr(top)
+    assert [answer.ok for answer in await soon(asyncio.gather(*reporting))] == [True] * 3
+    assert sorted([(await mgr.take()).body for _ in range(3)]) == ["0", "1", "2"]
+
+
+async def test_message_for_a_mgr_that_stays_away_is_refused(mesh: Mesh, theirs: Originals) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    agent = await theirs.start("Agent/0", proxy)
+    await mgr.close()
+    await mesh.logged("upstream_lost", node=proxy.position)
+    began = time.monotonic()
+    answer = await agent.send("Mgr/0", "x")
+    assert (answer.status, answer.text) == (grpc.StatusCode.UNKNOWN, "stream not inited")
+    assert time.monotonic() - began > 7.9
