@@ -13,6 +13,10 @@ DEVICES_PER_NODE: Final = 1_024
 REPORTS_WAITING: Final = 256
 """Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
 
+FAULT_AGAIN_S: Final = 2.0
+"""Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides
+0.1 s after the 202, and an Agent that has not registered by then gets no 208. Its Agents register within a second."""
+
 REGISTER_EVERY_S: Final = 30.0
 """Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
 long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what

@@ -10,8 +10,9 @@ other command counts. Workers are looked at only between plans, because a plan c
 
 A fault is a set of failed ranks that the Mgr has been told of (202). It is unanswered until 208 or 209. Meanwhile
 nothing registers, because an original Mgr forgets the fault with each REGISTER. There is one exception: an original Mgr
-that comes back may have restarted, and such a Mgr drops reports of Agents that it does not know. It gets a REGISTER and
-the 202 behind it. A Mgr of this package is known by the incarnation in its 210.
+that comes back may have restarted, and such a Mgr drops reports of Agents that it does not know. It gets a REGISTER.
+The 202 follows some seconds later, for this Mgr orders 208 as soon as it has one, and to the Agents that it knows then.
+A Mgr of this package is known by the incarnation in its 210.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from taskd_net.api.agent_events import (
 from taskd_net.api.agent_messages import Command
 from taskd_net.api.plans import Call, Leave, Plan, Plans, Return
 from taskd_net.body import Body
+from taskd_net.job_limits import FAULT_AGAIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +108,16 @@ class Supervisor:
         self._state = ""  # of the workers, at the last look
         self._fault: Body | None = None  # unanswered
         self._fault_by: float | None = None
+        self._fault_again_at: float | None = None
         self._restart = ""  # uuid of the last command that restarts workers
 
         self._actions: list[Action] = []
 
     @property
     def due(self) -> float | None:
-        """The time at which a wait of the current plan ends; None without one."""
-        return None if self._over else self._until
+        """The time at which a wait of the current plan ends, or a report is due; None without one."""
+        times = [at for at in (self._until, self._fault_again_at) if at is not None]
+        return None if self._over else min(times, default=None)
 
     def handle(self, event: Event, now: float, at: int) -> list[Action]:
         """Take in an event.
@@ -136,6 +140,7 @@ class Supervisor:
                 self._tick(now)
             case Woken():
                 self._end_wait(now)
+                self._tell_again(now)
             case Ended():
                 self._ended = True
             case Commanded(command, uuid, meant_for):
@@ -169,6 +174,7 @@ class Supervisor:
         if self._started:
             self._report(messages.keep_alive(self._state))
         self._end_wait(now)
+        self._tell_again(now)
         if self._leaving:
             return
         if self._go_by is None:
@@ -203,7 +209,7 @@ class Supervisor:
             self._actions.append(Ignored(command, "the workers have not been started"))
         else:
             if isinstance(command, messages.RestartAll | messages.RestartRanks):
-                self._fault = self._fault_by = None
+                self._fault = self._fault_by = self._fault_again_at = None
                 self._restart = uuid
             self._waiting.append(plan)
 
@@ -249,6 +255,7 @@ class Supervisor:
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None
+            self._fault_again_at = None
             timeout = self._times.fault
             self._fault_by = now + timeout if seen.failed and timeout is not None else None
 
@@ -259,10 +266,19 @@ class Supervisor:
         self._repeat_at = now + self._times.repeat
         if unknown or self._fault is None or not self._ours:
             self._report(self._registration)
-        if self._fault is not None:
+        if self._fault is not None and self._ours:
             self._report(self._fault)
+        elif self._fault is not None:
+            self._fault_again_at = now + FAULT_AGAIN_S
         elif not self._started:
             self._report(self._question)
+
+    def _tell_again(self, now: float) -> None:
+        """Report the fault to a Mgr that has had the time to know the other Agents."""
+        if self._fault_again_at is not None and now >= self._fault_again_at:
+            self._fault_again_at = None
+            if self._fault is not None and not self._leaving:
+                self._report(self._fault)
 
     def _report(self, body: Body) -> None:
         self._actions.append(Report(body))

@@ -245,10 +245,40 @@ def test_fault_is_repeated_to_an_original_mgr_only_after_it_was_away() -> None:
         1    tick       | KEEP_ALIVE, Look
         1    seen 3     | 202 3 at 1
         40   tick       | KEEP_ALIVE, Look
-        41   joined     | REGISTER, 202 3 at 1
+        41   joined     | REGISTER
+        42.9 woken      |
+        43   woken      | 202 3 at 1
+        43.1 woken      |
         80   tick       | KEEP_ALIVE
         """
     )
+
+
+def test_fault_is_not_repeated_once_it_is_answered_or_over() -> None:
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        41   joined     | REGISTER
+        42   208 1      | KillAll
+        43   woken      |
+        44   tick       | KEEP_ALIVE
+        """
+    )
+    supervisor = Supervisor(MindSporePlans(0.0, 0.0, 0.0), TIMES, "incarnation", "2", 0.0)
+    for event, now, due in (
+        (Joined(), 0.0, None),
+        (Commanded(messages.Go(2)), 0.0, None),
+        (Done(), 0.0, None),
+        (Tick(), 1.0, None),
+        (Looked(frozenset({3})), 1.0, None),
+        (Joined(), 41.0, 43.0),
+        (Tick(), 42.0, 43.0),
+        (Looked(), 42.0, None),
+    ):
+        supervisor.handle(event, now, 0)
+        assert supervisor.due == due, event
 
 
 def test_fault_that_is_over_by_itself() -> None:
