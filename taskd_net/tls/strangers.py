@@ -1,4 +1,4 @@
-"""Peers that begin TLS with a node and never register: a log line for each that is seen.
+"""Peers that connect to a node with TLS and never register: a log line for each that is seen.
 
 gRPC does not tell its application of a handshake that failed, and prints a line without an address. It does ask for
 certificates before each handshake. At that moment the system's table of connections has the peer. A peer that has not
@@ -78,7 +78,7 @@ class Strangers:
             if now - since >= limits.STRANGERS_HEARD_S:
                 del self._unheard[endpoint]
                 self._settled[endpoint] = now
-                reason = "it began TLS and did not register: its certificate was refused, or it is not a node"
+                reason = "it has not registered: its certificate was refused, it speaks no TLS, or it is not a node"
                 self._log.warning("stranger", address=endpoint[0], reason=reason)
 
 
