@@ -5,14 +5,16 @@ done so, and gives ClusterD the reports that it waits for:
 
 ```
    stop_train, pause_train   ───▶  no Worker is in the epoch         ───▶ stop_complete 0
-   on_global_rank            ───▶                                    ───▶ strategies recover, exit
+   on_global_rank            ───▶                                    ───▶ strategies retry, recover, exit
+   change_strategy retry     ───▶                                    ───▶ result 405
    change_strategy recover   ───▶  every Worker is in the next epoch ───▶ result 0
      in place, or continue
                                    ranks have left, none is dead     ───▶ fault_ranks
 ```
 
-The other strategies are answered with 499: `recover` by new pods needs a launcher on node 0 that stays, and torch's
-rendezvous meets there.
+`retry` is offered since ClusterD decides for nothing but dump and exit in a job that has it, where the client does not.
+No step is repeated here: after the result 405 ClusterD decides again. The other strategies are answered with 499:
+`recover` by new pods needs a launcher on node 0 that stays, and torch's rendezvous meets there.
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
 from taskd_net.jobs.records import PART, Records
 from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
+from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import EXIT, Controller, NoHandler, Ranks, Reports
 
+RETRY: Final = "retry"
 RECOVER: Final = "recover"
 CONTINUE: Final = "continue"
 
@@ -81,8 +85,8 @@ class Rejoining(Controller):
         self.stop_train(ranks, timeout)
 
     def on_global_rank(self, ranks: Ranks, timeout: int) -> None:
-        """Choose `recover`, which is in place, and `exit`."""
-        self._to.strategies(ranks, [RECOVER, EXIT])
+        """Choose `recover`, which is in place, and `exit`; and `retry`, for ClusterD not to refuse the others."""
+        self._to.strategies(ranks, [RETRY, RECOVER, EXIT])
 
     def change_strategy(self, strategy: str, params: str) -> None:
         """Wait until every Worker is in the next epoch.
@@ -92,6 +96,9 @@ class Rejoining(Controller):
         """
         if strategy == EXIT:
             return  # the pods restart, and ClusterD waits for nothing
+        if strategy == RETRY:
+            self._to.result(Code.RECOVERABLE_RETRY_ERROR, "scripts that rejoin repeat no step", {}, strategy)
+            return
         if strategy != CONTINUE and not (strategy == RECOVER and IN_PLACE in params):
             raise NoHandler(f"scripts that rejoin recover in place alone; the strategy is {strategy}")
         self._wait(

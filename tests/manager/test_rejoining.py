@@ -93,7 +93,7 @@ async def test_round_in_place_from_a_dead_process_to_the_next_epoch(clusterd: Cl
         assert (await job.reported(rpcs.STOP_COMPLETE)).status.code == 0
         actions = ("on_global_rank", "fault_nodes_restart")
         await job.order("globalFault", *actions, nodeRankIds=["1"], faultRanks=FAULTS)
-        assert list((await job.reported(rpcs.RECOVER_STRATEGY)).strategies) == ["recover", "exit"]
+        assert list((await job.reported(rpcs.RECOVER_STRATEGY)).strategies) == ["retry", "recover", "exit"]
         assert (await job.agent1.command()).code == 209
         order: dict[str, Any] = {"changeStrategy": "recover", "extraParams": "recover-in-place", "nodeRankIds": ["1"]}
         await job.order("changeStrategy", "change_strategy", faultRanks=FAULTS, **order)
@@ -107,6 +107,22 @@ async def test_round_in_place_from_a_dead_process_to_the_next_epoch(clusterd: Cl
         assert clusterd.names.count("ReportProcessFault") == 1
         await job.agent1.fault(1)
         await job.reported(rpcs.PROCESS_FAULT, 2)
+
+
+async def test_retry_is_offered_and_answered_with_405_so_that_clusterd_decides_again(clusterd: ClusterD) -> None:
+    """Where the client does not offer it, ClusterD decides for dump or exit alone."""
+    async with training(clusterd) as job:
+        await job.order("stopTrain", "stop_train", faultRanks=FAULTS)
+        await job.ended("1", 0)
+        await job.part(LEFT, 0, 1, epoch=1)
+        await job.reported(rpcs.STOP_COMPLETE)
+        await job.order("globalFault", "on_global_rank", faultRanks=FAULTS)
+        assert list((await job.reported(rpcs.RECOVER_STRATEGY)).strategies) == ["retry", "recover", "exit"]
+        await job.order("changeStrategy", "change_strategy", faultRanks=FAULTS, changeStrategy="retry")
+        ended = await job.reported(rpcs.RECOVER_STATUS)
+        assert (ended.status.code, ended.strategy) == (405, "retry")
+        await job.order("globalFault", "on_global_rank", "fault_nodes_exit", faultRanks=FAULTS)
+        assert "exit" in (await job.reported(rpcs.RECOVER_STRATEGY, 2)).strategies
 
 
 async def restarting(job: Job) -> None:
@@ -178,7 +194,7 @@ async def test_another_stop_ends_the_wait_for_the_one_before(clusterd: ClusterD)
         assert (await job.reported(rpcs.STOP_COMPLETE)).status.code == 499
 
 
-@pytest.mark.parametrize("strategy", ["retry", "recover", "dump"])
+@pytest.mark.parametrize("strategy", ["recover", "dump"])
 async def test_other_strategies_fail(strategy: str, clusterd: ClusterD) -> None:
     async with training(clusterd) as job:
         await job.order("changeStrategy", "change_strategy", changeStrategy=strategy)
