@@ -110,7 +110,7 @@ async def test_round_in_place_from_a_dead_process_to_the_next_epoch(clusterd: Cl
 
 
 async def test_retry_is_offered_and_answered_with_405_so_that_clusterd_decides_again(clusterd: ClusterD) -> None:
-    """Where the client does not offer it, ClusterD decides for dump or exit alone."""
+    """A client that does not offer it is left with dump or exit."""
     async with training(clusterd) as job:
         await job.order("stopTrain", "stop_train", faultRanks=FAULTS)
         await job.ended("1", 0)
