@@ -21,6 +21,7 @@ from benchmarks.mesh import DOWN, UP
 from benchmarks.processes import ROOT, BenchFailed
 from benchmarks.recovery import recovery
 from benchmarks.results import Results
+from benchmarks.rounds import rounds
 from benchmarks.systems import DIRECT, OURS, OVER_TCP
 from benchmarks.targets import OF_MEASURE, Target, targets, targets_of
 from benchmarks.tls import tls
@@ -42,6 +43,7 @@ MEASURES: Final[dict[str, Callable[[Bench], None]]] = {
     "worker": worker,
     "job": job,
     "recovery": recovery,
+    "rounds": rounds,
     "faults": faults,
     "training": training,
     "router": Bench.router,

@@ -30,6 +30,7 @@ TITLES: Final = {
     "worker": "What a Worker costs the training process that it is in",
     "job": "The Manager of a job",
     "recovery": "The Manager as a client of ClusterD",
+    "rounds": "Each flow of recovery: the longest wait of ours, from a signal or report to the next call or command",
     "faults": "Fault levels",
     "training": "A training of 4 processes, one of which is killed",
     "router": "The Router alone, in memory, a message and its answers",

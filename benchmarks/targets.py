@@ -146,6 +146,13 @@ def recovery(results: Results) -> Iterator[Target]:
         yield Target(f"Recovery: {metric}", results.value("recovery", metric, OURS), unit, bound)
 
 
+def rounds(results: Results) -> Iterator[Target]:
+    """The targets of the flows of recovery."""
+    flows = [key.metric for key in results.figures if key.measure == "rounds"]
+    slowest = max((results.value("rounds", flow, OURS) or 0.0 for flow in flows), default=None)
+    yield Target(f"Recovery: the longest wait of ours in {len(flows)} flows", slowest, "ms", 1000.0)
+
+
 def faults(results: Results) -> Iterator[Target]:
     """The targets of the fault levels. An interval is 100 ms. Without a watch the files are looked at once a second."""
     for metric, unit, bound, at_least in (
@@ -184,6 +191,7 @@ def training(results: Results) -> Iterator[Target]:
 OF_MEASURE: Final[dict[str, Callable[[Results], Iterator[Target]]]] = {
     "job": job,
     "recovery": recovery,
+    "rounds": rounds,
     "faults": faults,
     "training": training,
 }

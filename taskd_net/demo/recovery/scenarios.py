@@ -97,7 +97,7 @@ def _summary(
 
 _LEFT: Final = {"Agent/1": "1"}
 
-_FLOWS: Final = tuple(
+FLOWS: Final = tuple(
     Scenario(name, title, steps, expected, variables=variables, stage=RecoveryStage)
     for name, title, steps, variables, expected in (
         (
@@ -243,6 +243,7 @@ _FLOWS: Final = tuple(
         ),
     )
 )
+"""Each flow, and nothing is killed."""
 
 
 def _kills(*flows: Flow) -> tuple[Scenario, ...]:
@@ -261,7 +262,7 @@ def _kills(*flows: Flow) -> tuple[Scenario, ...]:
     )
 
 
-SCENARIOS: Final = (*_kills(RECOVER, RETRY), *_FLOWS)
+SCENARIOS: Final = (*_kills(RECOVER, RETRY), *FLOWS)
 """The scenarios of the demo. The longest come first, as some are played beside each other."""
 
 FURTHER_KILLS: Final = _kills(*FURTHER)
