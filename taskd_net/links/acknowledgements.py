@@ -23,6 +23,9 @@ from taskd_net import limits, link_limits
 _TCP_INFO: Final = struct.Struct("=3xB20xI28xI168xI")
 _BYTES: Final = struct.Struct("=i")
 
+# Of `struct tcp_info`, too: bytes that the other machine has acknowledged since the connection began.
+_TCP_TAKEN: Final = struct.Struct("=120xQ")
+
 
 class Connection(Protocol):
     """A connection that has written something.
@@ -89,6 +92,25 @@ class Acknowledgements:
 def acknowledges(connected: socket.socket | None) -> bool:
     """True where the kernel tells about the acknowledgements of a connection; None: its transport has no socket."""
     return sys.platform == "linux" and connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6)
+
+
+def progress(connected: socket.socket | None, unsent: int) -> tuple[int, int]:
+    """Bytes that were written and that the other end lacks, and a number that grows with each that it gets.
+
+    The kernel there takes bytes for a process that is stopped, too, but no more than its buffer holds.
+
+    Args:
+        connected: the connection; None: its transport has no socket.
+        unsent: bytes that this kernel has not got.
+    """
+    if sys.platform != "linux" or connected is None:
+        return unsent, -unsent
+    lacking = unsent + _outstanding(connected.fileno())
+    if not acknowledges(connected):
+        # Both ends of a Unix socket have one kernel, and nothing is lost in between.
+        return lacking, -lacking
+    info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_TAKEN.size)
+    return lacking, _TCP_TAKEN.unpack(info.ljust(_TCP_TAKEN.size, b"\0"))[0]
 
 
 def _outstanding(descriptor: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, cast
 
 from taskd_net import limits, link_limits
 from taskd_net.links import broken_pipes
-from taskd_net.links.acknowledgements import acknowledges
+from taskd_net.links.acknowledgements import acknowledges, progress
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.links.unfinished import Unfinished
 from taskd_net.timers import on_grid
@@ -107,6 +107,8 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._mark = 0
         # The last sign of the other end, and the beginning of this turn of reading.
         self._heard = self._turn = time.monotonic()
+        # Bytes that the other end lacked at the last look at its silence, and a number that grows with those it gets.
+        self._lacking = self._taken = 0
         # Pings and pongs of this second.
         self._signs, self._counted_from = 0, self._turn
         self._timer: asyncio.TimerHandle | None = None
@@ -414,7 +416,15 @@ class DirectSocket(asyncio.BufferedProtocol):
             self._heard = now
         silent = now - self._heard
         if silent < limits.KEEPALIVE_TIME_S:
+            self._lacking = 0
             self._look_in(limits.KEEPALIVE_TIME_S - silent)
+            return
+        if self._takes():
+            # A ping waits behind these bytes, and so does its answer.
+            self._heard = now
+            if self._silent:
+                self._answering(seen=True)
+            self._look_in(limits.KEEPALIVE_TIME_S)
             return
         if now - due < limits.KEEPALIVE_TIMEOUT_S:  # else this loop stood still, and signs of life may wait to be read
             if silent >= limits.SILENT_S:
@@ -426,6 +436,12 @@ class DirectSocket(asyncio.BufferedProtocol):
             self.control(_PING)
         until = limits.NOT_ANSWERING_S - silent
         self._look_in(min(until, limits.KEEPALIVE_TIMEOUT_S) if until > 0.0 else limits.KEEPALIVE_TIMEOUT_S)
+
+    def _takes(self) -> bool:
+        """True if the other end has got more of the bytes that it lacked at the last look."""
+        lacked, taken = self._lacking, self._taken
+        self._lacking, self._taken = progress(self.info("socket"), self.unsent)
+        return bool(lacked) and self._taken > taken
 
     def _give_up(self, reason: str) -> None:
         """Let go of an other end that is gone. A reset tells one that hears, but is not heard."""

@@ -15,6 +15,7 @@ import uvloop
 
 from taskd_net import Ack, Code, Position, limits, link_limits
 from taskd_net.core.ready import Ready, Writes
+from taskd_net.links.acknowledgements import progress
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.wire import codec, link_pb2
@@ -70,13 +71,15 @@ class Cable:
     link: DirectLink
     running: asyncio.Task[None]
 
-    async def begin(self) -> Cable:
+    async def begin(self, ends: tuple[socket.socket, socket.socket] | None = None) -> Cable:
         """Let the link stand."""
         self.loop = asyncio.get_running_loop()
-        near, self.far = connected()
+        near, self.far = ends or connected()
         self.reader = FrameReader(limits.RECEIVE_BYTES, Buffers(65_536))
         self.stream = DirectSocket()
-        await self.loop.create_connection(lambda: self.stream, sock=near)
+        local = near.family == socket.AF_UNIX
+        make = self.loop.create_unix_connection if local else self.loop.create_connection
+        await make(lambda: self.stream, sock=near)
         self.node = FakeNode("Mgr")
         self.child = self.node.router.children.by_id[self.node.router.register(0.0, WORKER).link or 0]
         self.link = DirectLink(self.node, self.child.id, WORKER, self.stream, numbered=True)
@@ -649,6 +652,59 @@ async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable, m
             assert not cable.child.silent
             assert not stream.closing()
     await until(lambda: stream._signs)
+
+
+def connected_here() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a Unix socket."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    return near, far
+
+
+@pytest.mark.parametrize("ends", [connected, connected_here])
+async def test_end_that_reads_slowly_is_not_silent_until_it_reads_no_more(
+    ends: Callable[[], tuple[socket.socket, socket.socket]],
+) -> None:
+    cable = await Cable().begin(ends())
+    stream = cable.stream
+
+    def silent_after(seconds: float) -> bool:
+        """Look at the other end, from which nothing has come for these seconds."""
+        assert stream._timer is not None
+        stream._timer.cancel()
+        stream._heard = time.monotonic() - seconds
+        stream._look(time.monotonic())
+        return cable.child.silent
+
+    cable.node.send(frame("x" * 4_194_304, uuid="large"))
+    await until(lambda: stream.unsent > 0)
+    assert not silent_after(limits.KEEPALIVE_TIME_S)
+    for _ in range(8):
+        unsent = stream.unsent
+        while stream.unsent == unsent:
+            await soon(cable.loop.sock_recv(cable.far, 16_384))
+        assert not silent_after(limits.SILENT_S)
+        assert not stream.closing()
+    assert silent_after(limits.NOT_ANSWERING_S)
+    unsent = stream.unsent
+    while stream.unsent == unsent:
+        await soon(cable.loop.sock_recv(cable.far, 16_384))
+    assert not silent_after(limits.SILENT_S), "it reads again"
+    silent_after(limits.SILENT_S)
+    assert stream.closing()
+    await cable.close()
+
+
+async def test_end_that_has_all_bytes_is_silent_without_a_sign(cable: Cable) -> None:
+    stream = cable.stream
+    for _ in range(3):
+        cable.stream.control(write_frame(Kind.PONG))
+        await cable.next_frame()
+        await until(lambda: not progress(stream.info("socket"), stream.unsent)[0])
+        stream._heard = time.monotonic() - limits.NOT_ANSWERING_S
+        stream._look(time.monotonic())
+    assert cable.child.silent
 
 
 async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> None:
