@@ -177,6 +177,15 @@ ETCD_READ_KEYS: Final = 64
 PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
 
+PLUGIN_LOAD_S: Final = 60.0
+"""Seconds to import a user's plugin and make its first object: large libraries on a slow file system take some 30."""
+
+PLUGIN_ITEMS: Final = 65_536
+"""Decisions in one step of a user's plugin: one for each Agent and Worker that a Manager keeps a record of."""
+
+PLUGIN_STATE_CHARS: Final = 262_144
+"""Characters of the state of a user's plugin as JSON. It is written with each change of the job: a millisecond."""
+
 PLUGIN_FAILURES: Final = 3
 """Failures in a row after which a user's plugin is off until the Manager restarts."""
 

@@ -182,7 +182,14 @@ class Daemon:
             if self._manager is not None:
                 from taskd_net.manager import Succession  # the largest of all imports, which a plain Mgr does without
 
-                await open_now.enter_async_context(Succession(node, self._manager))
+                starting = asyncio.create_task(open_now.enter_async_context(Succession(node, self._manager)))
+                either: list[asyncio.Future[Any]] = [starting, stop]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not starting.done():  # a plugin that hangs, or a state on a disk that does
+                    starting.cancel()
+                    await asyncio.wait([starting])
+                    return
+                await starting
             elif node.position.role == Role.MGR:
                 self._log.info("decides_nothing", reason="no --job-id: messages to this Mgr are printed")
             if metrics is not None:

@@ -193,4 +193,4 @@ def _stored(text: str) -> dict[str, object]:
 def _fill(plugins: Iterable[AnyPlugin], own: object) -> None:
     for plugin in plugins:
         if isinstance(own, dict) and plugin.name in own:
-            plugin.state = from_plain(type(plugin.state), own[plugin.name], f"plugins.{plugin.name}")
+            plugin.restore(own[plugin.name], f"plugins.{plugin.name}")

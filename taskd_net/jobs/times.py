@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
+from types import UnionType
 from typing import Annotated, Any, Final, NamedTuple
 
 _MOMENT: Final = "moment"
@@ -56,6 +57,28 @@ def move(value: object, then: float, now: float) -> None:
         _move_each(value, then, now)
 
 
+def move_plain(value: object, kind: Any, then: float, now: float) -> object:
+    """The JSON value of a type after the clock has moved from `then` to `now`; see `jobs.plain` and `move`."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    match value:
+        case None:
+            return None
+        case _ if origin is UnionType:  # with None
+            return move_plain(value, args[0], then, now)
+        case int() | float() if origin is Annotated and _TIMER in args:
+            return moved(value, then, now)
+        case int() | float() if origin is Annotated and _MOMENT in args:
+            return min(value, now)
+        case dict() if is_dataclass(kind):
+            hints = _hints(typing.cast(Any, kind))
+            return {name: move_plain(item, hints.get(name), then, now) for name, item in value.items()}
+        case dict() if args:
+            return {name: move_plain(item, args[1], then, now) for name, item in value.items()}
+        case list() if args:
+            return [move_plain(item, args[0], then, now) for item in value]
+    return value
+
+
 def _move_each(values: Iterable[object], then: float, now: float) -> None:
     for each in values:
         if not isinstance(each, str | int | float):
@@ -64,7 +87,12 @@ def _move_each(values: Iterable[object], then: float, now: float) -> None:
 
 @lru_cache(maxsize=128)
 def _fields(kind: Any) -> _Fields:
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     kinds = {name: getattr(hint, "__metadata__", ("",))[0] for name, hint in hints.items()}
     found = ([name for name, each in kinds.items() if each == wanted] for wanted in (_MOMENT, _TIMER, ""))
     return _Fields(*map(tuple, found))
+
+
+@lru_cache(maxsize=128)
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)

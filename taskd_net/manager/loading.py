@@ -1,37 +1,51 @@
-"""Users' plugins: from a folder, and from the entry points of installed packages."""
+"""Users' plugins: from a folder, and from the entry points of installed packages.
+
+Each is imported, and made, in the thread that its calls have later, so that one that hangs holds no link.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, built_in
 from taskd_net.manager.config import ManagerConfig
-from taskd_net.manager.guarded import Guarded, Report
+from taskd_net.manager.guarded import Guarded, Loaded, Report, plain, plugin_thread
 from taskd_net.manager.threads import described
 from taskd_net.untrusted import shown
 
 GROUP: Final = "taskd_net.plugins"
 """The entry-point group; each entry names a class."""
 
-Make = Callable[[], AnyPlugin]
+NAME_CHARS: Final = 100
+"""Characters of the name of a plugin, or of a stream."""
+
+_NAME: Final = f"a printable text of {NAME_CHARS} characters at most"
+
+Find = Callable[[], type[AnyPlugin]]
 Refuse = Callable[[str, str], None]
 """Takes the place of a plugin that cannot be used, and the reason."""
 
 
-def users_plugins(config: ManagerConfig, changed: Callable[[], None], report: Report, log: Any) -> list[Guarded]:
-    """Load the users' plugins of a Manager, each with a thread of its own.
+async def load(
+    config: ManagerConfig, made: list[Guarded], changed: Callable[[], None], report: Report, log: Any
+) -> None:
+    """Load the users' plugins of a Manager. One that cannot be used is refused, and costs the others nothing.
 
     Args:
         config: the Manager's settings.
+        made: takes each plugin as it is loaded.
         changed, report: as for `Guarded`.
         log: takes a line for each.
     """
@@ -39,45 +53,31 @@ def users_plugins(config: ManagerConfig, changed: Callable[[], None], report: Re
     def refuse(place: str, reason: str) -> None:
         log.error("plugin_refused", place=place, reason=reason)
 
-    makes = load(config.plugins, {plugin.name for plugin in built_in()}, refuse)
-    made = list[Guarded]()
-    for make in makes:
+    places = {plugin.name: "built in" for plugin in built_in()}
+    for place, find in _found(config.plugins, refuse):
+        thread = plugin_thread(place)
         try:
-            made.append(Guarded(make, config.plugin_timeout, changed, report))
-        except BaseException as error:  # noqa: BLE001 - made once already, and not again
-            refuse(shown(make), described(error))
-    for each in made:
-        log.info("plugin_loaded", plugin=each.name, streams=",".join(each.streams))
-    return made
-
-
-def load(folder: str | None, taken: set[str], refuse: Refuse) -> list[Make]:
-    """Find the plugins. One that cannot be used is refused, and costs the others nothing.
-
-    Args:
-        folder: with `*.py`, one class each; None for none.
-        taken: names of plugins that are there already.
-        refuse: is called for each that cannot be used.
-
-    Returns:
-        For each plugin, what makes one.
-    """
-    places, made = dict.fromkeys(taken, "built in"), list[Make]()
-    for place, find in (*_in_folder(folder, refuse), *_installed()):
-        try:
-            kind = find()
-            name = _checked(kind)
-            if name in places:
-                raise ConfigError(f"there is a plugin {name} already ({places[name]}); expected another name")
-        except BaseException as error:  # noqa: BLE001 - an import that ends a script must not end the Manager
-            refuse(place, described(error))
+            loaded = await thread.call(partial(_loaded, find), job_limits.PLUGIN_LOAD_S)
+            if (other := places.get(loaded.name)) is not None:
+                raise ConfigError(f"there is a plugin {loaded.name} already ({other}); expected another name")
+        except BaseException as error:
+            hangs, stack = thread.busy, thread.stack()
+            thread.abandon()
+            if not isinstance(error, Exception):  # the Manager is closed
+                raise
+            within = f"it has not been loaded within {job_limits.PLUGIN_LOAD_S:g} s: {stack}"
+            refuse(place, within if hangs else described(error))
             continue
-        places[name] = place
-        made.append(kind)
-    return made
+        places[loaded.name] = place
+        made.append(Guarded(loaded, thread, config.plugin_timeout, changed, report))
+        log.info("plugin_loaded", plugin=loaded.name, streams=",".join(loaded.streams))
 
 
-def _in_folder(folder: str | None, refuse: Refuse) -> Iterator[tuple[str, Callable[[], type[AnyPlugin]]]]:
+def _found(folder: str | None, refuse: Refuse) -> list[tuple[str, Find]]:
+    return [*_in_folder(folder, refuse), *_installed()]
+
+
+def _in_folder(folder: str | None, refuse: Refuse) -> Iterator[tuple[str, Find]]:
     if folder is None:
         return
     try:
@@ -89,7 +89,7 @@ def _in_folder(folder: str | None, refuse: Refuse) -> Iterator[tuple[str, Callab
         yield str(path), lambda path=path: _only_class(_module(path), path)  # type: ignore[misc]
 
 
-def _installed() -> Iterator[tuple[str, Callable[[], type[AnyPlugin]]]]:
+def _installed() -> Iterator[tuple[str, Find]]:
     for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         yield f"{GROUP}: {entry.name}", entry.load
 
@@ -123,23 +123,35 @@ def _only_class(module: ModuleType, path: Path) -> type[AnyPlugin]:
     return kinds[0]
 
 
-def _checked(kind: Any) -> str:
-    """The name of a plugin's class, if all is as it should be.
+def _loaded(find: Find) -> Loaded:
+    """Import a plugin, check its class, and make the first one.
 
     Raises:
-        ConfigError: says what is not.
+        ConfigError: says what is not as it should be; or an exception of the plugin's.
     """
+    kind: Any = find()
     if not (inspect.isclass(kind) and issubclass(kind, Plugin)):
         raise ConfigError(f"it is {shown(kind)}; expected a class of taskd_net.jobs.plugins.Plugin")
-    name, streams = getattr(kind, "name", None), getattr(kind, "streams", None)
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"name is {shown(name)}; expected a text")
+    name: Any = getattr(kind, "name", None)
+    streams: Any = getattr(kind, "streams", None)
+    if not _is_name(name):
+        raise ConfigError(f"name is {shown(name)}; expected {_NAME}")
     if not isinstance(streams, dict) or not streams:
         raise ConfigError(f"streams is {shown(streams)}; expected a dict of priorities by stream")
     for stream, priority in streams.items():
-        number = isinstance(priority, int | float) and not isinstance(priority, bool)
-        if not isinstance(stream, str) or not (priority is None or number):
+        number = isinstance(priority, int | float) and not isinstance(priority, bool) and not math.isnan(priority)
+        if not (priority is None or number):
             raise ConfigError(f"the priority of {shown(stream)} is {shown(priority)}; expected a number or None")
+        if not _is_name(stream):
+            raise ConfigError(
+                f"a stream is {shown(stream)}; expected a printable text of {NAME_CHARS} characters at most"
+            )
     make: Any = kind
-    make()  # as the Manager makes it
-    return name
+    plugin = make()  # as the Manager makes it
+    state = type(plugin.state)
+    goes_on = kind.lost is not Plugin.lost
+    return Loaded(kind, plugin, name, dict(streams), state, plain(plugin.state, state), goes_on)
+
+
+def _is_name(value: object) -> bool:
+    return type(value) is str and 0 < len(value) <= NAME_CHARS and value.isprintable()

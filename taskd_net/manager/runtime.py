@@ -33,6 +33,7 @@ from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.logger import get_logger
+from taskd_net.manager import loading
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.faults import DeviceFaults
@@ -40,7 +41,6 @@ from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import decision_part, read_decisions
 from taskd_net.manager.kept import Kept, NotKept, kept
-from taskd_net.manager.loading import users_plugins
 from taskd_net.manager.notices import log_failure, log_notice, log_without_effect
 from taskd_net.manager.reports import read_event
 from taskd_net.manager.reset_file import ResetFile
@@ -130,9 +130,9 @@ class Manager:
             ConfigError: a newer release has written the state, another process uses it, or etcd does not give it.
         """
         config = self.config
-        self._guarded = users_plugins(config, self._wake, self._plugin_failed, self._log)
-        self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
         try:
+            await loading.load(config, self._guarded, self._wake, self._plugin_failed, self._log)
+            self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
             seed = os.urandom(job_limits.SEED_BYTES).hex()
             self.job = await self._resumed(seed) or Job(self._decisions(), seed, self._plugins())
             if self._closing:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 import threading
 import traceback
@@ -59,6 +61,7 @@ class OwnThread:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._running += 1
+        process = os.getpid()
 
         def end(result: T | None, error: BaseException | None) -> None:
             self._running -= 1
@@ -79,6 +82,9 @@ class OwnThread:
                 fits = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
                 error = raised if fits else RuntimeError(f"it has raised {described(raised)}")
                 error.__traceback__ = raised.__traceback__
+            if os.getpid() != process:
+                # The call has forked. The child must not go on as this process: it holds its sockets.
+                os._exit(error is not None)
             try:
                 loop.call_soon_threadsafe(end, result, error)
             except RuntimeError:
@@ -111,11 +117,25 @@ class OwnThread:
         """End the thread after its calls, without waiting for that."""
         self._calls.put(None)
 
+    def abandon(self) -> None:
+        """End the thread. A call that hangs in it, and computes without end, is interrupted.
+
+        A call that waits in the system, or catches SystemExit, keeps the thread.
+        """
+        if self._running and self._thread is not None and self._thread.ident is not None:
+            import ctypes  # it is rarely needed, and takes a while
+
+            # The thread lives: it waits for its next call at least, which `stop` brings.
+            raised = ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), raised)
+        self.stop()
+
     def join(self, seconds: float) -> None:
         """Wait until it has ended, for some seconds at most."""
         if self._thread is not None:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        while (run := self._calls.get()) is not None:
-            run()
+        with contextlib.suppress(SystemExit):  # of `abandon`
+            while (run := self._calls.get()) is not None:
+                run()

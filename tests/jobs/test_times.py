@@ -13,9 +13,11 @@ from taskd_net import job_limits
 from taskd_net.jobs.events import RetryTime, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import Sending
+from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins import built_in
 from taskd_net.jobs.state import State
-from taskd_net.jobs.times import Moment, Timer, move, moved
+from taskd_net.jobs.times import Moment, Timer, move, move_plain, moved
+from taskd_net.untrusted import json_value
 from tests.jobs.scene import CLUSTERD, LOCAL, commands, started
 
 DAY_S: Final = 86_400.0
@@ -51,6 +53,24 @@ def test_a_moment_is_never_in_the_future_and_a_timer_keeps_what_is_left(now: flo
         one=Inner(at, now + 30.0), by_name={"a": Inner(10.0, math.inf)}, each=[Inner()], names={"x": "y"}
     )
     assert (moved(90.0, 100.0, now), moved(0.0, 100.0, now)) == (now - 10.0, 0.0)
+
+
+@dataclass
+class Plain:
+    ends: list[Timer] = field(default_factory=list)
+    inner: Outer = field(default_factory=outer)
+
+
+@pytest.mark.parametrize("now", [40.0, 100.0, 1000.0])
+def test_plain_data_moves_as_its_type(now: float) -> None:
+    value = Plain([130.0, 0.0], Outer(one=Inner(100.0, 130.0), each=[Inner(10.0, 20.0)], by_name={"a": Inner(1000.0)}))
+    plain = json_value(to_text(value))
+    assert isinstance(plain, dict)
+    moved_plain = from_plain(Plain, move_plain({**plain, "unknown": [5.0]}, Plain, 100.0, now), "plain")
+    move(value, 100.0, now)
+    value.ends[0] = now + 30.0
+    assert moved_plain == value
+    assert move_plain(None, type(None), 1.0, 2.0) is None
 
 
 def floats(kind: Any, times: set[str], found: set[str], known: set[Any]) -> None:

@@ -50,7 +50,7 @@ def write(folder: Path, step: str, streams: str = "{'Own': None}") -> ManagerCon
 
 def let_go(guarded: Guarded) -> None:
     """Let the threads end that hang in the plugin."""
-    type(guarded._plugin).wants.__globals__["forever"].set()
+    guarded._loaded.plugin.wants.__globals__["forever"].set()
 
 
 async def test_the_example_greets_the_workers() -> None:
@@ -64,7 +64,7 @@ async def test_the_example_greets_the_workers() -> None:
         assert (greeting.code, greeting.message) == (9001, "2 of us")
         greeter = manager.job.plugins[-1]
         await until(lambda: manager.view().decisions[-1].acknowledged)
-        assert (greeter.state.workers, manager.view().decisions[-1].plugin) == (2, "Greeter")
+        assert (greeter.state, manager.view().decisions[-1].plugin) == ({"workers": 2}, "Greeter")
         assert manager.view().counters.plugin_failures == {}
 
 

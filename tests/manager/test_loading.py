@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from taskd_net.jobs.plugins import built_in
-from taskd_net.manager import loading
+from taskd_net.manager import ManagerConfig, loading
+from taskd_net.manager.guarded import Guarded
 
 GOOD = """
 from taskd_net.jobs.plugins import Plugin, Progress
@@ -34,17 +34,31 @@ def good(name: str, streams: str = "{'s': 3}") -> str:
     return GOOD.replace("{name}", name).replace("{streams}", streams)
 
 
-def found(folder: Path | None) -> tuple[list[str], dict[str, str]]:
+class Log:
+    """Takes the lines."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+
+    def error(self, event: str, *, place: str, reason: str) -> None:
+        assert event == "plugin_refused"
+        self.refused[Path(place).name] = reason
+
+    def info(self, event: str, **_: str) -> None:
+        assert event == "plugin_loaded"
+
+
+async def found(folder: Path | None) -> tuple[list[str], dict[str, str]]:
     """The names of the plugins, and the refusals by file."""
-    refused: dict[str, str] = {}
-    taken = {plugin.name for plugin in built_in()}
-    makes = loading.load(
-        None if folder is None else str(folder), taken, lambda place, reason: refused.update({Path(place).name: reason})
-    )
-    return [make().name for make in makes], refused
+    log, made = Log(), list[Guarded]()
+    config = ManagerConfig(job_id="J", plugins=None if folder is None else str(folder))
+    await loading.load(config, made, lambda: None, lambda *_: None, log)
+    for each in made:
+        await each.close()
+    return [each.name for each in made], log.refused
 
 
-def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Path) -> None:
+async def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Path) -> None:
     files = {
         "a": good("One"),
         "b": good("One"),
@@ -66,7 +80,7 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
     for name, text in files.items():
         tmp_path.joinpath(f"{name}.py").write_text(text)
     tmp_path.joinpath("readme.txt").write_text("")
-    names, refused = found(tmp_path)
+    names, refused = await found(tmp_path)
     assert names == ["One", "Five"]
     reasons = {
         "b.py": f"a plugin One already ({tmp_path / 'a.py'})",
@@ -88,19 +102,19 @@ def test_each_that_cannot_be_used_is_named_and_the_others_are_there(tmp_path: Pa
         assert reason in refused[name], (name, refused[name])
 
 
-def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    names, refused = found(tmp_path / "missing")
+async def test_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    names, refused = await found(tmp_path / "missing")
     assert names == [] and "No such file" in refused["missing"]
-    assert found(None) == ([], {})
+    assert await found(None) == ([], {})
 
 
-def test_installed_plugins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_installed_plugins_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         importlib.metadata.EntryPoint("good", "tests.manager.test_loading:Installed", loading.GROUP),
         importlib.metadata.EntryPoint("bad", "tests.manager.test_loading:GOOD", loading.GROUP),
     ]
     monkeypatch.setattr(loading, "entry_points", lambda group: entries if group == loading.GROUP else [])
-    names, refused = found(None)
+    names, refused = await found(None)
     assert names == ["Installed"]
     assert "expected a class of" in refused["taskd_net.plugins: bad"]
 

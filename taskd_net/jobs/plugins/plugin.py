@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from taskd_net import vocabulary
 from taskd_net.jobs import times
+from taskd_net.jobs.plain import from_plain
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Call, Command, Item, Reply
 
@@ -71,6 +72,18 @@ class Plugin(ABC, Generic[S]):
 
     def release(self, stream: str) -> None:
         """The stream was taken away: finished, or failed. `state` may be reset here."""
+
+    def restore(self, state: object, name: str) -> None:
+        """Take over a stored state.
+
+        Args:
+            state: as plain data.
+            name: for the error's text.
+
+        Raises:
+            ConfigError: it is no state of this plugin's.
+        """
+        self.state = from_plain(type(self.state), state, name)
 
     def deadline(self, snapshot: Snapshot) -> float:
         """Time at which the plugin has to be asked again, though nothing changes; infinity by default."""
