@@ -265,8 +265,27 @@ class Recovered:
     """The training framework has carried a strategy out, and the training goes on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """The training framework has answered the order to continue after a pause.
+
+    Args:
+        done: the training goes on.
+    """
+
+    done: bool
+
+
 Underway = (
-    Acknowledged | ReceiverGone | CallEnded | DecidesAgain | MachineReset | Subscribed | FaultsReported | Recovered
+    Acknowledged
+    | ReceiverGone
+    | CallEnded
+    | DecidesAgain
+    | MachineReset
+    | Subscribed
+    | FaultsReported
+    | Recovered
+    | Continued
 )
 """Events of orders that are under way."""
 

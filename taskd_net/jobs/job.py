@@ -13,6 +13,7 @@ from taskd_net.jobs.devices import Devices
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
+    Continued,
     DecidesAgain,
     DeviceEvent,
     DeviceReleased,
@@ -30,8 +31,9 @@ from taskd_net.jobs.events import (
     SwitchNic,
 )
 from taskd_net.jobs.fault import Fault, read_fault
+from taskd_net.jobs.open_faults import CONTINUE
 from taskd_net.jobs.outbox import INFINITY, uuid_of
-from taskd_net.jobs.plugins import AnyPlugin, built_in
+from taskd_net.jobs.plugins import AnyPlugin, built_in, stress_test, switch_nic
 from taskd_net.jobs.records import Taken
 from taskd_net.jobs.reporters import RegisteredDevices
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
@@ -56,6 +58,8 @@ _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary
 OTHER_FAULT: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
+_OPERATIONS: Final = (stress_test.STREAM, switch_nic.STREAM)
+"""Streams of the operations for which ClusterD pauses the training."""
 
 
 class Job:
@@ -125,7 +129,7 @@ class Job:
             seed: head of the uuids from now on. The state may be older than the last commands, after a full disk or a
                 loss of power; a uuid given twice would make receivers drop the second command as a resend.
         """
-        self.state.seed = seed
+        self.state.seed, self.state.own_until = seed, 0.0
         self.move(self.state.now or now, now)
         self.state.outbox.hurry(now)
         self.devices.resume(now)
@@ -198,6 +202,9 @@ class Job:
             case Recovered():
                 current.open_faults.answered()
                 current.dirty = True
+            case Continued():
+                current.open_faults.continued(done=event.done)
+                current.dirty = True
             case SwitchNic():
                 current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
             case StressTest():
@@ -248,6 +255,7 @@ class Job:
         self.devices.stepped = False
         self._resend(outcome)
         again = self._run(outcome)
+        self._bring_on(outcome)
         while current.signals:
             current.signal = current.signals.pop(0)
             again = self._run(outcome)
@@ -260,6 +268,7 @@ class Job:
         snapshot = self._snapshot()
         deadlines = [
             current.paused_until or INFINITY,
+            current.own_until or INFINITY,
             report_at,
             *(plugin.deadline(snapshot) for plugin in self.plugins),
         ]
@@ -339,8 +348,35 @@ class Job:
         """ClusterD has forgotten its orders. What they have not done yet is void; commands and killMaster go on."""
         current = self.state
         current.signals = [each for each in current.signals if each.signal_type == events.KILL_MASTER]
-        if current.signal != Signal() and current.signal.signal_type != events.KILL_MASTER:
+        lasts = current.signal.signal_type == events.KILL_MASTER or current.signal.uuid == current.own_order
+        if current.signal != Signal() and not lasts:
             current.signal, current.dirty = Signal(), True
+
+    def _bring_on(self, outcome: Outcome) -> None:
+        """Order what brings the training on, where ClusterD has forgotten that it stopped it, and no rank is faulty.
+
+        Cards are switched and devices tested until the end, before the training uses them again.
+        """
+        current = self.state
+        faults = current.open_faults
+        if 0.0 < current.own_until <= current.now:
+            faults.continued(done=False)
+        strategy = faults.strategy
+        if not strategy:
+            current.own_until = 0.0
+            return
+        if strategy != CONTINUE:
+            current.own_until = 0.0
+        else:
+            if not current.own_until:
+                current.own_order, current.own_until = "", current.now + job_limits.CONTROLLER_S
+            if current.own_order or any(self._streams.streams[name].owner for name in _OPERATIONS):
+                return
+        current.own_order = current.uuid()
+        order = Signal(current.own_order, events.CHANGE_STRATEGY, ("change_strategy",), change_strategy=strategy)
+        faults.take(order)
+        current.signals.append(order)
+        outcome.note("stop_forgotten", strategy=strategy)
 
     def _snapshot(self) -> Snapshot:
         current = self.state

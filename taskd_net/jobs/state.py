@@ -60,6 +60,8 @@ class State:
         open_faults: faulty ranks that no round of ClusterD has answered.
         first_failure: the Agent's time of the first of them, where the job recovers in place.
         to_report: those of them that ClusterD has to hear of again.
+        own_order: uuid of the last strategy that ClusterD has not ordered.
+        own_until: the time at which that one has failed; 0 without one under way.
         devices: faults of devices.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
@@ -82,6 +84,8 @@ class State:
     open_faults: OpenFaults = field(default_factory=OpenFaults)
     first_failure: Moment = 0.0
     to_report: dict[int, int] = field(default_factory=dict)
+    own_order: str = ""
+    own_until: Timer = 0.0
     devices: DeviceState = field(default_factory=DeviceState)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: Timer = 0.0

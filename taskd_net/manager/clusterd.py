@@ -16,6 +16,7 @@ its stream: a ClusterD that never comes back must not hold Agents back.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from taskd_net.codes import ArgumentError, NodeError
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
+    Continued,
     DecidesAgain,
     Event,
     FaultsReported,
@@ -48,7 +50,7 @@ from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
-from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_recovered, has_retry_failed
+from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
@@ -142,9 +144,8 @@ class Clusterd(Reporter):
             self._rejoining.look()
 
     def call(self, call: Call) -> None:
-        """Have the controller carry out a call, after those before."""
-        self._ordered(call, self._stream)
-        self._framework.call(call)
+        """Have the controller carry out a call, after those before. Until then reports are to earlier ones."""
+        self._framework.call(call, functools.partial(self._ordered, call, self._stream))
 
     def reply(self, reply: Reply) -> bool:
         """Send a result to ClusterD; False, as an `Acknowledged` comes when ClusterD has it."""
@@ -186,6 +187,8 @@ class Clusterd(Reporter):
                 self._take(DecidesAgain())
             if has_recovered(request) and not self._is_void(rpc, self.client.stream):
                 self._take(Recovered())
+            if (done := has_continued(request)) is not None:
+                self._take(Continued(done))
             if ranks := faults_of(request):
                 self._take(FaultsReported(ranks))
             for left in reversed(range(attempts)):

@@ -42,17 +42,24 @@ class Framework:
         self._failed = failed
         self._log = log
         self._thread = OwnThread(self._name, application=True)
-        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+        self._calls: asyncio.Queue[tuple[Call, Callable[[], None]]] = asyncio.Queue()
 
-    def call(self, call: Call) -> None:
-        """Have the controller carry out a call, after those before."""
-        self._calls.put_nowait(call)
+    def call(self, call: Call, begun: Callable[[], None] = lambda: None) -> None:
+        """Have the controller carry out a call, after those before.
+
+        Args:
+            call: it.
+            begun: called when its turn has come.
+        """
+        self._calls.put_nowait((call, begun))
 
     async def run(self) -> None:
         """Start the controller, and carry out its calls, until the task is cancelled. Then `close`."""
         await self._start()
         while True:
-            await self._carry_out(await self._calls.get())
+            call, begun = await self._calls.get()
+            begun()
+            await self._carry_out(call)
 
     async def close(self) -> None:
         """End the controller, unless a call hangs in it."""

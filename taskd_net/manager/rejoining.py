@@ -75,9 +75,13 @@ class Rejoining(Controller):
         self._reports = reports
 
     def stop_train(self, ranks: Ranks, timeout: int) -> None:
-        """Wait until no Worker is in the epoch, but for faulty ones."""
-        self._stopped = self._job().state.records.epochs.number
-        self._wait(lambda records: _inside(records) <= ranks.keys(), "leave their epoch", timeout)
+        """Wait until no Worker is in the epoch, but for faulty ones. The next epoch may have begun since."""
+        stopped = self._stopped = self._job().state.records.epochs.number
+        self._wait(
+            lambda records: _inside(records) <= ranks.keys() or records.epochs.number > stopped,
+            "leave their epoch",
+            timeout,
+        )
         self._to.stop_complete(0, "", ranks)
 
     def pause_train(self, ranks: Ranks, timeout: int) -> None:
@@ -105,6 +109,7 @@ class Rejoining(Controller):
             lambda records: records.epochs.number > self._stopped and records.epochs.all_in(epochs.RUNNING),
             "join the next epoch",
             0,
+            strategy=strategy,
         )
         self._to.result(0, "", {}, strategy)
 
@@ -165,11 +170,13 @@ class Rejoining(Controller):
         return bool(ranks) and (stream != self._stream()[0] or not ranks <= reported)
 
     def _in_round(self) -> bool:
-        """True between ClusterD's stop and its decision."""
+        """True between ClusterD's stop and its decision, and until a pause that it has forgotten is over."""
+        if self._job().state.open_faults.strategy:
+            return True
         stands, last = self._stream()
         return stands == last and self._job().state.signal.signal_type in (STOP_TRAIN, GLOBAL_FAULT)
 
-    def _wait(self, holds: Callable[[Records], bool], what: str, timeout: int) -> None:
+    def _wait(self, holds: Callable[[Records], bool], what: str, timeout: int, *, strategy: str = "") -> None:
         """Wait in ClusterD's thread for a state of the Workers.
 
         Raises:
@@ -178,9 +185,9 @@ class Rejoining(Controller):
         """
         # EpochPlugin restarts a Worker that has not left in time, and its process has as much time to come.
         seconds = min(timeout or 2 * self._patience, 2 * self._patience)
-        asyncio.run_coroutine_threadsafe(self._until(holds, what, seconds), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._until(holds, what, seconds, strategy), self._loop).result()
 
-    async def _until(self, holds: Callable[[Records], bool], what: str, seconds: float) -> None:
+    async def _until(self, holds: Callable[[Records], bool], what: str, seconds: float, strategy: str) -> None:
         changed, first = asyncio.Event(), self._job().state.signal
         self._looks.add(changed)
         try:
@@ -190,7 +197,8 @@ class Rejoining(Controller):
                         raise NodeError("the Manager is closed")
                     if self._has_failed():
                         raise Unfinished(f"a rank has failed again before all Workers did {what}")
-                    if state.signal.signal_type in (STOP_TRAIN, KILL_MASTER) and state.signal.order != first.order:
+                    is_next = bool(strategy) or state.signal.order != first.order
+                    if state.signal.signal_type in (STOP_TRAIN, KILL_MASTER) and is_next:
                         raise Unfinished(f"ClusterD has sent {state.signal.signal_type} before all Workers did {what}")
                     changed.clear()
                     await changed.wait()

@@ -15,8 +15,8 @@ from taskd_net.address import Address
 from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
 from taskd_net.job_view import ClusterdView
-from taskd_net.jobs.events import KILL_MASTER, Event, Signal
-from taskd_net.jobs.open_faults import OpenFaults
+from taskd_net.jobs.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
+from taskd_net.jobs.open_faults import CONTINUE, OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
 from taskd_net.logger import get_logger
@@ -26,7 +26,7 @@ from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
-from taskd_net.recover.reporter import Reporter, faults_of, has_recovered, has_retry_failed
+from taskd_net.recover.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.trust import credentials
 from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
@@ -92,9 +92,10 @@ class DLRecoverManager(Reporter):
             opened=self._opened,
             ended=self._ended,
         )
-        # Only the loop's thread uses both.
+        # Only the loop's thread uses these.
         self._faults = OpenFaults()
-        self._reporting: set[asyncio.Task[None]] = set()
+        self._continuing = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._changing = fork.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._user = object()
@@ -188,6 +189,8 @@ class DLRecoverManager(Reporter):
         threads.uninterrupted(partial(shared.release, self._user))
 
     def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
+        if (done := has_continued(request)) is not None:
+            self._call(self._continued(done))
         if self._is_void(rpc, self._client.stream):
             self._client.counters.reports["void"] += 1
             self._log.info("clusterd_report_void", call=rpc.name)
@@ -279,6 +282,26 @@ class DLRecoverManager(Reporter):
             raise NodeError("this client has subscribed before; make a new one")
         self._running = asyncio.create_task(self._client.run(), name="subscribes to ClusterD")
 
+    async def _continued(self, done: bool) -> None:
+        self._faults.continued(done=done)
+        self._bring_on()
+
+    def _bring_on(self) -> None:
+        """Bring a training on that ClusterD has stopped, and has forgotten; end it where it does not continue."""
+        strategy = "" if self._closed else self._faults.strategy
+        if strategy == CONTINUE and self._continuing:
+            return
+        self._continuing = strategy == CONTINUE
+        if not strategy:
+            return
+        self._log.warning("stop_forgotten", strategy=strategy)
+        if self._continuing:
+            order = Signal("", CHANGE_STRATEGY, ("change_strategy",), change_strategy=strategy)
+        else:
+            order = Signal("", KILL_MASTER)
+            self._faults.answered()
+        self._spawn(self._waiting.put((order, 0)))
+
     async def _send(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
         self._faults.reported(faults_of(request))
         if has_recovered(request):
@@ -290,15 +313,19 @@ class DLRecoverManager(Reporter):
 
     def _ended(self) -> None:
         self._faults.end()
+        self._bring_on()
 
     def _report_again(self, ranks: Ranks) -> None:
         """Tell ClusterD of ranks that it has lost."""
         if not ranks:
             return
         self._log.info("clusterd_fault_reported", ranks=sorted(ranks))
-        task = asyncio.create_task(self._report_fault(reports.process_fault(self._job_id, ranks)))
-        self._reporting.add(task)
-        task.add_done_callback(self._reporting.discard)
+        self._spawn(self._report_fault(reports.process_fault(self._job_id, ranks)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _report_fault(self, request: recover_pb2.ProcessFaultRequest) -> None:
         try:
@@ -309,6 +336,7 @@ class DLRecoverManager(Reporter):
     async def _arrived(self, event: Event) -> None:
         if isinstance(event, Signal):
             self._report_again(self._faults.take(event))
+            self._bring_on()
         await self._waiting.put((event, self._client.stream))
 
     async def _next_order(self) -> tuple[Event | Call, int] | None:
@@ -333,10 +361,10 @@ class DLRecoverManager(Reporter):
             running.cancel()
             await asyncio.wait([running])
         await self._client.close()
-        for task in list(self._reporting):
+        for task in list(self._tasks):
             task.cancel()
-        if self._reporting:
-            await asyncio.wait(self._reporting)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         for call in list(self._calls):
             call.cancel()
 

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from taskd_net.jobs.open_faults import CONTINUE
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.codes import Code
@@ -58,13 +59,16 @@ class Reporter(Reports):
         """Send a report. Returns ClusterD's code."""
 
     def _ordered(self, call: Call, stream: int) -> None:
-        """A call was ordered over this stream of signals."""
-        self._streams[call.name] = stream
+        """A call was ordered over this stream of signals.
+
+        Where the client continues of itself after a pause, the stream of the pause has ended.
+        """
+        self._streams[call.name] = self._streams.get("stop_train", 0) if call.text == CONTINUE else stream
 
     def _is_void(self, rpc: Rpc[Any, Any], stream: int) -> bool:
         """True for a report whose order came over another stream than this one, which stands; 0 for none."""
         ordered = [self._streams[name] for name in ENDED_BY.get(rpc.name, ()) if name in self._streams]
-        return bool(ordered) and max(ordered) != stream
+        return bool(ordered) and (not stream or max(ordered) != stream)
 
 
 _GOES_ON: Final = ("retry", "recover", "downgrade", "upgrade")
@@ -75,6 +79,13 @@ def has_recovered(request: object) -> bool:
     if not isinstance(request, recover_pb2.RecoverStatusRequest):
         return False
     return request.status.code == Code.OK and request.strategy in _GOES_ON
+
+
+def has_continued(request: object) -> bool | None:
+    """True where the training goes on after a pause, False where it cannot; None for another report."""
+    if isinstance(request, recover_pb2.RecoverStatusRequest) and request.strategy == CONTINUE:
+        return request.status.code == Code.OK
+    return None
 
 
 def faults_of(request: object) -> dict[int, int]:

@@ -8,8 +8,20 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.jobs import epochs
-from taskd_net.jobs.events import FaultsReported, MachineReset, Recovered, Signal, Subscribed
+from taskd_net.jobs.events import (
+    CallEnded,
+    Continued,
+    Event,
+    FaultsReported,
+    MachineReset,
+    Recovered,
+    Signal,
+    StressTest,
+    Subscribed,
+    SwitchNic,
+)
 from taskd_net.jobs.open_faults import OpenFaults
+from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 STOP = Signal("u", "stopTrain", ("stop_train",), {3: 1})
@@ -91,6 +103,144 @@ def test_a_pause_opens_no_round() -> None:
     faults = OpenFaults()
     assert faults.take(Signal("u", "stopTrain", ("pause_train",), {1: 1})) == {}
     assert faults.begin() == {}
+
+
+# ---- a pause, or a stop without ranks, that ClusterD forgets: there is no rank to report
+
+PAUSE = Signal("p", "stopTrain", ("pause_train",), timeout=900)
+BARE_STOP = Signal("b", "stopTrain", ("stop_train",))
+GOES_ON = Signal("p", "changeStrategy", ("change_strategy",), change_strategy="continue")
+
+
+def calls(of: Scene, *events: Event) -> list[str]:
+    """The calls of the controller, and the commands to Agents, after some events."""
+    for event in events:
+        of.take(event)
+    return [each for outcome in of.settle() for each in said(outcome)]
+
+
+def said(outcome: Outcome) -> list[str]:
+    commands = [f"{command.code} {command.to}" for command in outcome.commands if command.destination.unicast]
+    return [" ".join(filter(None, (call.name, call.text))) for call in outcome.calls] + commands
+
+
+def notes(of: Scene, event: str) -> int:
+    return sum(line.strip().startswith(event) for line in of.lines)
+
+
+PAUSED: dict[str, list[Event]] = {
+    "pausing": [PAUSE],
+    "switching": [PAUSE, CallEnded(("stop_train",)), SwitchNic((3,), (True,))],
+    "going-on": [PAUSE, CallEnded(("stop_train",)), GOES_ON],
+    "unfit": [PAUSE, GOES_ON, Continued(False)],
+}
+
+
+@pytest.mark.parametrize("events", PAUSED.values(), ids=PAUSED)
+@pytest.mark.parametrize("killed", [False, True], ids=["stream-broken", "manager-killed"])
+def test_a_pause_that_clusterd_forgets_is_ended_by_the_manager(events: list[Event], killed: bool) -> None:
+    """No rank is faulty, so ClusterD sends nothing more, and the training stands for good."""
+    job = scene()
+    calls(job, *events)
+    if killed:
+        job.job.go_on(job.now, "v")
+    for rank in range(4):
+        uuid = job.job.state.switch_nic.uuid
+        job.report(f"Worker/{rank // 2}/{rank}", "ACTION", 204, "switchOK", switchNicUUID=uuid)
+    assert calls(job, MachineReset()) == ["change_strategy continue"]
+    assert notes(job, "stop_forgotten") == 1
+    assert calls(job, MachineReset(), Subscribed()) == [], "it is under way"
+    assert calls(job, Continued(True), CallEnded(("change_strategy",)), MachineReset()) == []
+    assert reported(job, Subscribed()) == []
+    assert job.job.wake == float("inf")
+
+
+def test_the_next_manager_continues_again() -> None:
+    job = scene()
+    calls(job, PAUSE)
+    assert calls(job, MachineReset()) == ["change_strategy continue"]
+    job.job.go_on(job.now, "v")
+    assert calls(job, MachineReset()) == ["change_strategy continue"]
+
+
+@pytest.mark.parametrize("answer", [Continued(False), None], ids=["failed", "silent"])
+def test_a_training_that_does_not_continue_is_restarted(answer: Continued | None) -> None:
+    job = scene()
+    calls(job, PAUSE)
+    assert calls(job, MachineReset()) == ["change_strategy continue"]
+    restarted = ["restart", "208 Agent/0", "208 Agent/1"]
+    if answer is None:
+        assert said(job.tick(job_limits.CONTROLLER_S - 1.0)) == []
+        assert said(job.tick(1.0)) == restarted
+    else:
+        assert calls(job, answer) == restarted
+    assert notes(job, "stop_forgotten") == 2
+    assert calls(job, MachineReset(), Subscribed()) == []
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stream-broken", "manager-killed"])
+def test_a_stop_without_ranks_that_clusterd_forgets_restarts_everybody(killed: bool) -> None:
+    """A switch of cards that has failed leads to a stop, a globalFault and a recovery of nobody."""
+    job = scene()
+    calls(job, PAUSE, BARE_STOP)
+    if killed:
+        job.job.go_on(job.now, "v")
+    assert calls(job, MachineReset()) == ["restart", "208 Agent/0", "208 Agent/1"]
+    assert calls(job, MachineReset(), Subscribed()) == []
+    assert notes(job, "stop_forgotten") == 1
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [PAUSE, GOES_ON, Continued(True)],
+        [PAUSE, BARE_STOP, Recovered()],
+        [PAUSE, Signal("p", "killMaster", ("killMaster",))],
+        [BARE_STOP, Signal("b", "changeStrategy", ("change_strategy",), change_strategy="exit")],
+    ],
+    ids=["continued", "recovered", "killed", "exit"],
+)
+def test_a_pause_that_is_over_is_not_ended_again(events: list[Event]) -> None:
+    job = scene()
+    calls(job, *events)
+    assert calls(job, MachineReset(), Subscribed()) == []
+    assert notes(job, "stop_forgotten") == 0
+
+
+def test_a_pause_beside_a_fault_is_ended_by_the_round_of_the_fault() -> None:
+    job = scene()
+    calls(job, PAUSE, FaultsReported({3: 1}))
+    assert calls(job, MachineReset()) == []
+    assert reported(job, Subscribed()) == [[3]]
+    calls(job, STOP)
+    assert calls(job, MachineReset()) == []
+    assert reported(job, Subscribed()) == [[3]]
+
+
+def test_a_new_process_of_the_faulty_rank_leaves_the_pause_to_the_manager() -> None:
+    job = scene()
+    calls(job, PAUSE, FaultsReported({3: 1}), MachineReset())
+    job.register(1, process="next")
+    assert calls(job) == ["change_strategy continue", "210 Agent/1"]
+
+
+def test_a_next_order_ends_what_the_manager_does_itself() -> None:
+    job = scene()
+    calls(job, PAUSE)
+    assert calls(job, MachineReset()) == ["change_strategy continue"]
+    assert calls(job, Subscribed(), replace(PAUSE, uuid="q")) == ["stop_train pause"]
+    assert calls(job, Continued(False)) == [], "that of the pause before"
+    assert said(job.tick(job_limits.CONTROLLER_S)) == []
+
+
+def test_a_test_under_way_ends_before_the_training_goes_on() -> None:
+    """It runs on the devices of the Workers, for up to ten minutes."""
+    job = scene()
+    calls(job, PAUSE, CallEnded(("stop_train",)), StressTest({3: (0,)}))
+    uuid = job.job.state.stress_test.uuid
+    assert calls(job, MachineReset()) == []
+    job.report("Worker/1/3", "ACTION", 205, '{"rankResult": {}}', stressTestUUID=uuid)
+    assert calls(job) == ["change_strategy continue"]
 
 
 # ---- a report that falls into ClusterD's reset

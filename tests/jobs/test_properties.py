@@ -28,7 +28,10 @@ def test_every_stream_is_free_again_once_faults_are_gone(
 @settings(max_examples=150)
 @given(st.lists(st.one_of(ORDER, ORDER, STEP), max_size=40), st.booleans())
 def test_the_end_of_clusterds_stream_ends_every_hold(steps: list[tuple[str, object, object]], ours: bool) -> None:
-    """ClusterD has forgotten its orders, and sends nothing that would end them. Until then each has a reason."""
+    """ClusterD has forgotten its orders, and sends nothing that would end them. Until then each has a reason.
+
+    Workers end a switch of cards or a test that they have begun.
+    """
     play = Play(CLUSTERD, ours=ours)
     for kind, first, second in steps:
         play.step(kind, first, second)
@@ -36,8 +39,8 @@ def test_the_end_of_clusterds_stream_ends_every_hold(steps: list[tuple[str, obje
             play.tick()
     play.take(MachineReset())
     play.settle(1.0)
-    held = {name: stream.owner for name, stream in play.job.state.streams.items() if stream.owner}
-    assert held == {}
+    held = {name for name, stream in play.job.state.streams.items() if stream.owner}
+    assert held <= {"OMSwitchNicStream", "OMStressTestStream"}
 
 
 @settings(max_examples=150)

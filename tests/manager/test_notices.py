@@ -15,6 +15,7 @@ FAILED = Notice("plugin_barred", {"stream": "s", "plugin": "P", "reason": "KeyEr
         (Notice("stream_taken", {"stream": "s", "plugin": "P"}), "stream_taken stream=s plugin=P"),
         (Notice("stream_released", {"stream": "s", "plugin": "P"}), "stream_released stream=s plugin=P"),
         (Notice("pause_overdue", {"seconds": 3600}), "pause_overdue seconds=3600"),
+        (Notice("stop_forgotten", {"strategy": "continue"}), "stop_forgotten strategy=continue"),
         (Notice("message_lost", {"uuid": "u", "goes_on": 1}), "command_not_taken uuid=u goes_on=1"),
     ],
 )

@@ -8,10 +8,11 @@ import json
 import os
 import sys
 import threading
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
@@ -24,6 +25,7 @@ from taskd_net.recover.controller import ACTIONS, Handler, HandlerController, Re
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import free_port
+from tests.polling import until
 
 SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
 END_S: Final = 60.0
@@ -37,6 +39,9 @@ class Seen:
         reports: those of the controller, once it has started.
         slow: the framework takes until the faulty node is back to choose strategies.
         back: it is back.
+        held: the call of the controller, or the code of the Workers' command, that is answered once ClusterD is back.
+        again: ClusterD was killed, and is back.
+        fails: calls that the framework cannot carry out.
     """
 
     calls: list[str] = field(default_factory=list)
@@ -45,6 +50,14 @@ class Seen:
     reports: Reports | None = None
     slow: bool = False
     back: threading.Event = field(default_factory=threading.Event)
+    held: str = ""
+    again: threading.Event = field(default_factory=threading.Event)
+    fails: tuple[str, ...] = ()
+
+    @property
+    def rests(self) -> bool:
+        """True once what is held has come."""
+        return self.held in self.calls or any(command.startswith(self.held) for command in self.commands)
 
 
 class Framework(HandlerController):
@@ -63,7 +76,12 @@ def framework(seen: Seen) -> HandlerController:
     """A training framework that carries everything out."""
 
     def take(call: Call, reports: Reports) -> None:
-        seen.calls.append(" ".join(filter(None, (call.name, call.text))))
+        name = " ".join(filter(None, (call.name, call.text)))
+        seen.calls.append(name)
+        if name in seen.fails:
+            raise RuntimeError(f"no {name}")
+        if name == seen.held:
+            assert seen.again.wait(END_S)
         if seen.slow and call.name == "on_global_rank":
             assert seen.back.wait(END_S)
         match call.name:
@@ -90,13 +108,15 @@ async def live(leaf: Leaf, seen: Seen, faulty: str) -> None:
     Args:
         leaf: the Agent or Worker.
         seen: takes the commands.
-        faulty: the Worker in which a stress test finds a fault.
+        faulty: the Worker in which a stress test finds a fault, and which cannot switch its card.
     """
     while True:
         with contextlib.suppress(TimeoutError):
             body = await leaf.command()
             if body.code != 210:
                 seen.commands.append(f"{body.code} {leaf.node.position.identity}")
+            if str(body.code) == seen.held:
+                assert await asyncio.to_thread(seen.again.wait, END_S)
             match body.code:
                 case 203:
                     await leaf.fault()
@@ -104,7 +124,8 @@ async def live(leaf: Leaf, seen: Seen, faulty: str) -> None:
                     await leaf.report("STATUS", 201, leaf.restarts)
                     seen.back.set()
                 case 204:
-                    await leaf.report("ACTION", 204, "switchOK", switchNicUUID=body.extension["switchNicUUID"])
+                    done = "switchFail" if str(leaf.node.position.identity) == faulty else "switchOK"
+                    await leaf.report("ACTION", 204, done, switchNicUUID=body.extension["switchNicUUID"])
                 case 213:
                     assert seen.reports is not None
                     ranks = dict.fromkeys(map(int, json.loads(body.message)), 1)
@@ -136,33 +157,43 @@ async def job(address: str, seen: Seen, faulty: str) -> AsyncIterator[None]:
             await asyncio.wait(living)
 
 
-async def play(name: str, faulty: str = "", *, slow: bool = False) -> Seen:
-    """Play a scenario of the stand-in to its end."""
-    seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
+@contextlib.asynccontextmanager
+async def clusterd(address: str, scenario: Path) -> AsyncIterator[Process]:
+    """The stand-in in a process of its own, which is killed at the end."""
     command = [sys.executable, "-m", "taskd_net.cli", "clusterd-sim", "--json", "--listen", address]
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     with forked():
         process = await asyncio.create_subprocess_exec(
-            *command,
-            "--scenario",
-            str(SCENARIOS / f"{name}.yaml"),
-            stdout=asyncio.subprocess.PIPE,
-            env=env,
-            cwd=ROOT,
+            *command, "--scenario", str(scenario), stdout=asyncio.subprocess.PIPE, env=env, cwd=ROOT
         )
-    assert process.stdout is not None
     try:
-        async with asyncio.timeout(END_S), job(address, seen, faulty):
-            async for line in process.stdout:
-                event = json.loads(line)
-                if event["event"] == "moved":
-                    seen.states.append(event["to"])
-        assert await process.wait() == 0
+        yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
         process._transport.close()  # type: ignore[attr-defined]
+
+
+async def events(process: Process) -> AsyncIterator[dict[str, Any]]:
+    """The events of the stand-in until its end."""
+    assert process.stdout is not None
+    async for line in process.stdout:
+        yield json.loads(line)
+
+
+async def play(name: str, faulty: str = "", *, slow: bool = False) -> Seen:
+    """Play a scenario of the stand-in to its end."""
+    seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
+    async with (
+        clusterd(address, SCENARIOS / f"{name}.yaml") as process,
+        asyncio.timeout(END_S),
+        job(address, seen, faulty),
+    ):
+        async for event in events(process):
+            if event["event"] == "moved":
+                seen.states.append(event["to"])
+        assert await process.wait() == 0
     return seen
 
 
@@ -228,3 +259,87 @@ async def test_each_fault_is_recovered_by_its_own_reports() -> None:
     seen = await play("killed-at-each-stage")
     assert seen.calls[-3:] == [*STOPPED, "change_strategy recover"]
     assert seen.states[-3:] == ["wait report process recover status", "check recover result", "init"]
+
+
+# ---- a pause that ClusterD forgets
+
+SWITCH: Final = """
+jobs:
+  - {id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}
+steps:
+  - {when: subscribed, switch_cards: {ranks: [0, 1, 2, 3], backup: on}}
+"""
+NOTHING: Final = """
+jobs:
+  - {id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}
+"""
+
+
+@pytest.fixture
+def scenarios(tmp_path: Path) -> tuple[Path, Path]:
+    """A switch of cards; and nothing."""
+    first, second = tmp_path / "switch.yaml", tmp_path / "nothing.yaml"
+    first.write_text(SWITCH)
+    second.write_text(NOTHING)
+    return first, second
+
+
+async def killed(
+    scenarios: tuple[Path, Path], seen: Seen, calls: list[str], commands: list[str], faulty: str = ""
+) -> None:
+    """Kill ClusterD while something is held, and wait for all calls and commands that follow."""
+    address = f"127.0.0.1:{free_port()}"
+    async with asyncio.timeout(END_S), job(address, seen, faulty):
+        async with clusterd(address, scenarios[0]):
+            await until(lambda: seen.rests)
+        async with clusterd(address, scenarios[1]) as process:
+            async for event in events(process):
+                if event["event"] == "ready":
+                    break
+            seen.again.set()
+            await until(lambda: len(seen.calls) >= len(calls) and len(seen.commands) >= len(commands))
+    assert seen.calls == calls
+    assert sorted(seen.commands) == sorted(commands)
+
+
+SWITCHED: Final = ["204 Worker/0/0", "204 Worker/0/1", "204 Worker/1/2", "204 Worker/1/3"]
+ALL_RESTARTED: Final = ["208 Agent/0", "208 Agent/1"]
+
+
+@pytest.mark.parametrize(
+    ("held", "calls", "commands"),
+    [
+        ("stop_train pause", ["stop_train pause", "change_strategy continue"], []),
+        ("204", ["stop_train pause", "change_strategy continue"], SWITCHED),
+        # ClusterD's own order, whose result it does not get, and that of the Manager.
+        (
+            "change_strategy continue",
+            ["stop_train pause", "change_strategy continue", "change_strategy continue"],
+            SWITCHED,
+        ),
+    ],
+    ids=["pausing", "switching", "continuing"],
+)
+async def test_a_pause_in_which_clusterd_is_killed_is_ended_by_the_manager(
+    scenarios: tuple[Path, Path], held: str, calls: list[str], commands: list[str]
+) -> None:
+    await killed(scenarios, Seen(held=held), calls, commands)
+
+
+async def test_a_training_that_does_not_continue_is_restarted(
+    scenarios: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = Seen(held="204", fails=("change_strategy continue",))
+    calls = ["stop_train pause", "change_strategy continue"]
+    await killed(scenarios, seen, calls, SWITCHED + ALL_RESTARTED)
+    assert caplog.text.count("stop_forgotten") == 2
+
+
+async def test_a_stop_without_ranks_in_which_clusterd_is_killed_restarts_everybody(
+    scenarios: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A switch of cards that has failed: ClusterD stops the training, and recovers nobody."""
+    seen = Seen(held="stop_train stop")
+    calls = ["stop_train pause", "stop_train stop"]
+    await killed(scenarios, seen, calls, SWITCHED + ALL_RESTARTED, faulty="Worker/1/3")
+    assert caplog.text.count("stop_forgotten") == 1

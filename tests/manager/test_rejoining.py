@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from taskd_net import job_limits, profiling_switch
@@ -238,3 +239,31 @@ async def test_a_manager_that_ends_waits_for_no_worker(clusterd: ClusterD) -> No
         await job.ended("1", 0)
         await until(lambda: bool(job.manager.job.state.calls))
         clusterd.answers["ReportStopComplete"].clear()
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["taken-over", "broken"])
+async def test_a_pause_whose_stream_ends_leads_to_the_next_epoch(clusterd: ClusterD, broken: bool) -> None:
+    async with training(clusterd) as job:
+        await job.order("stopTrain", "pause_train")
+        await job.ended("1", 0, 1)
+        await job.part(LEFT, 0, epoch=1)
+        await asyncio.to_thread(clusterd.end, rpcs.SIGNALS, grpc.StatusCode.UNAVAILABLE if broken else None)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+        await asyncio.to_thread(clusterd.end, rpcs.SIGNALS, None)  # while the training continues
+        await job.part(LEFT, 1, epoch=1)
+        await job.begun("2", 0, 1)
+        await job.part(RUNNING, 0, 1, epoch=2)
+        await until(lambda: not job.manager.job.state.open_faults.forgotten)
+    assert not {"ReportStopComplete", "ReportRecoverStatus", "ReportProcessFault"}.intersection(clusterd.names)
+
+
+async def test_a_stop_before_the_training_continues_is_carried_out_at_once(clusterd: ClusterD) -> None:
+    async with training(clusterd) as job:
+        await job.order("stopTrain", "pause_train")
+        await job.ended("1", 0, 1)
+        await asyncio.to_thread(clusterd.end, rpcs.SIGNALS, None)
+        await until(lambda: job.manager.job.state.open_faults.forgotten)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+        await job.order("stopTrain", "stop_train", uuid="v", faultRanks=FAULTS)
+        await job.part(LEFT, 0, epoch=1)
+        assert (await job.reported(rpcs.STOP_COMPLETE)).status.code == 0

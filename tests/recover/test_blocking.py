@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -398,6 +399,51 @@ def test_ranks_that_clusterd_has_lost_are_reported_again(clusterd: ClusterD, mad
     manager.close()
     thread.join(20.0)
     assert len(clusterd.requests(rpcs.PROCESS_FAULT)) == 4, "the round is over"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_pause_that_clusterd_forgets_is_ended_by_the_launcher(
+    clusterd: ClusterD, made: Made, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """A training that does not continue ends, as with ClusterD's killMaster."""
+    taken: SimpleQueue[str] = SimpleQueue()
+
+    def pause(call: Call, reports: Reports) -> None:
+        taken.put("pause")
+        reports.stop_complete(0, "", call.ranks)
+
+    def change(call: Call, reports: Reports) -> None:
+        taken.put(call.text)
+        reports.result(499 if fails else 0, "", {}, call.text)
+
+    controller = HandlerController({"pause_train": pause, "change_strategy": change})
+    manager = made(INFO, clusterd.address, controller=controller, killed=lambda: taken.put("killed"))
+    thread = subscribed(manager)
+    for number in (1, 2):
+        clusterd.send(rpcs.SIGNALS, order("pause_train", f"u{number}"))
+        clusterd.wait_for(rpcs.STOP_COMPLETE, number)
+        clusterd.end(rpcs.SIGNALS, None if number == 1 else grpc.StatusCode.UNAVAILABLE)
+        expected = ["pause", "continue", "killed"] if fails else ["pause", "continue"]
+        assert [taken.get(timeout=20) for _ in expected] == expected
+        clusterd.wait_for(rpcs.SIGNALS, number + 1)
+    manager.close()
+    thread.join(20.0)
+    assert taken.empty()
+    assert clusterd.requests(rpcs.RECOVER_STATUS) == [], "of no stream"
+    assert caplog.text.count("stop_forgotten") == (4 if fails else 2)
+
+
+def test_a_stop_without_ranks_that_clusterd_forgets_ends_the_launcher(clusterd: ClusterD, made: Made) -> None:
+    killed = threading.Event()
+    manager = made(INFO, clusterd.address, controller=HandlerController(), killed=killed.set)
+    thread = subscribed(manager)
+    bare = wire.ProcessManageSignal(uuid="u", jobId="J", signalType="stopTrain", actions=["stop_train"])
+    clusterd.send(rpcs.SIGNALS, bare)
+    clusterd.wait_for(rpcs.STOP_COMPLETE)
+    clusterd.end(rpcs.SIGNALS)
+    assert killed.wait(20)
+    manager.close()
+    thread.join(20.0)
 
 
 def test_orders_without_a_uuid_are_new_but_for_those_of_a_round_that_was_reset(

@@ -66,6 +66,7 @@ class Stop:
         calls, reports: how many calls the framework has got, and reports ClusterD, of those of the flow.
         course: so far.
         waits: times that do not pass.
+        then: calls of the framework after the kill, which no order of ClusterD has led to.
         outcomes: of ClusterD's states, instead of those of the scenario.
         answer: ClusterD's answer to the call.
     """
@@ -76,6 +77,7 @@ class Stop:
     reports: int = 0
     course: Course = NOTHING
     waits: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
     outcomes: tuple[Mapping[str, str], ...] = ()
     answer: Mapping[str, object] | None = None
 
@@ -84,6 +86,14 @@ class Stop:
         """True for a stage before the fault."""
         return self.answer is not None or self.at == INIT
 
+    @property
+    def held_by_workers(self) -> bool:
+        """True where the Workers hold their report back."""
+        return bool(self.held) and self.held == self.course.workers
+
+
+GOES_ON: Final = ("continue",)
+"""The Manager ends a pause that ClusterD has forgotten."""
 
 CALLS: Final = ("Init", "Register", "SubscribeProcessManageSignal")
 """The client's calls before it reads signals."""
@@ -103,6 +113,8 @@ class Flow:
         course: the whole.
         variables: further environment of the processes.
         scenario: of the package, if its name is another one.
+        again: the flow after a kill in a round; None for this one. The Manager reports the fault again, so nothing
+            comes that has led to it.
     """
 
     name: str
@@ -112,6 +124,7 @@ class Flow:
     course: Course = NOTHING
     variables: Mapping[str, str] = field(default_factory=dict)
     scenario: str = ""
+    again: Flow | None = None
 
     @property
     def stops(self) -> tuple[Stop, ...]:
@@ -240,9 +253,9 @@ FURTHER: Final = (
     Flow(
         "switch-cards",
         _alone(
-            Stop("wait report pause complete", "pause", 1),
-            Stop("wait switch nic finished", "204", 1, 1, SWITCHED),
-            Stop("wait continue train", "continue", 2, 2, SWITCHED),
+            Stop("wait report pause complete", "pause", 1, then=GOES_ON),
+            Stop("wait switch nic finished", "204", 1, 1, SWITCHED, then=GOES_ON),
+            Stop("wait continue train", "continue", 2, 2, SWITCHED, then=GOES_ON),
         ),
         ("pause", "continue"),
         ("StopComplete 0", "SwitchNicResult true", _OK),
@@ -251,8 +264,8 @@ FURTHER: Final = (
     Flow(
         "stress-test",
         _alone(
-            Stop("wait report pause complete", "pause", 1),
-            Stop("wait stress test finished", "205", 1, 1, TESTED),
+            Stop("wait report pause complete", "pause", 1, then=GOES_ON),
+            Stop("wait stress test finished", "205", 1, 1, TESTED, then=GOES_ON),
             *_begin("2 3", TESTED_AND_REPLACED, 1, 2, TESTED),
             Stop("wait report process recover status", "recover", 4, 4, TESTED_AND_REPLACED),
         ),
@@ -265,6 +278,7 @@ FURTHER: Final = (
         ),
         TESTED_AND_REPLACED,
         {FAULTY: "3"},
+        again=RECOVER,
     ),
     Flow(
         "pre-exit",
@@ -277,6 +291,7 @@ FURTHER: Final = (
         (*_ROUND, _OK),
         RANK_REPLACED,
         {WATCHES: "on"},
+        again=RECOVER,
     ),
     Flow("pause-start-agent", _alone(Stop("pauseStartAgent", course=KILLED))),
     Flow(

@@ -16,7 +16,7 @@ from taskd_net.demo.job.scenarios import AGENTS, ALL, WORKERS
 from taskd_net.demo.job.stage import Missed, Stage
 from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, REGISTERED, REPLY
 from taskd_net.demo.recovery.flows import KILLED, Course, Flow, Stop
-from taskd_net.demo.recovery.manager import REPORTED
+from taskd_net.demo.recovery.manager import AWAY, DIED, REPORTED
 from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, SCENARIOS, RecoveryStage
 
 MGR: Final = "Mgr"
@@ -47,6 +47,17 @@ GIVEN_UP: Final = {
 
 
 # ---- the expected course
+
+
+def _whole(flow: Flow, stop: Stop, victim: str) -> Flow:
+    """The flow after a kill. Before a stopTrain the Manager that is killed has not heard of the fault."""
+    known = stop.at in OPEN or (stop.held == DIED and victim == CLUSTERD)
+    return flow.again if flow.again is not None and known else flow
+
+
+def _then(stop: Stop, victim: str) -> tuple[str, ...]:
+    """Calls of the framework after a kill, before the whole flow. Workers that are busy still let a next pause come."""
+    return () if victim == MGR and stop.held_by_workers else stop.then
 
 
 class _Sum:
@@ -95,12 +106,14 @@ def expected(flow: Flow, victim: str) -> Summary:
     for group in flow.groups:
         for stop in group:
             total.add(flow, stop.course, stop.calls, stop.reports)
+            total.calls += (f"0 {call}" for call in _then(stop, victim))
             given_up = GIVEN_UP.get(stop.held.partition(" ")[0])
             total.reports += [given_up] if given_up and victim == MGR else []
             total.exits[victim].append("-9")
             if stop.answer and "code" in stop.answer:
                 total.commands.setdefault(CLUSTERD, []).append(f"{stop.answer['code']} {stop.at}")
-        total.add(flow, flow.course, len(flow.calls), len(flow.reports))
+        whole = _whole(flow, group[-1], victim)
+        total.add(whole, whole.course, len(whole.calls), len(whole.reports))
         total.exits[CLUSTERD].append("0")
     return total.summary()
 
@@ -153,16 +166,31 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
                 killed = Since(stage)
                 await stage.kill(victim)
                 since = Since(stage)
-                stage.release()
                 if victim == MGR:
+                    if not stop.held_by_workers:
+                        stage.release()
                     await stage.start_mgr()
-                elif stop.held and stop.held != stop.course.workers:
-                    await stage.until(since.saw(FRAMEWORK, REPORTED), f"the report at {stop.at!r} comes to its end")
+                elif not stop.is_before:
+                    # A result that comes before the Manager has seen the end of the stream is none of an ended stream.
+                    await stage.until(
+                        killed.saw(CLUSTERD, AWAY), f"the Manager sees the end of ClusterD at {stop.at!r}"
+                    )
+                    stage.release()
+                    if stop.held and not stop.held_by_workers:
+                        await stage.until(since.saw(FRAMEWORK, REPORTED), f"the report at {stop.at!r} comes to its end")
+                for call in _then(stop, victim):
+                    await stage.until(
+                        since.saw(FRAMEWORK, COMMAND, call), f"the framework is to {call} after {stop.at!r}"
+                    )
+            whole = _whole(flow, group[-1], victim)
             if group[-1].course == KILLED:
                 await stage.until(killed.saw("Agent/1", COMMAND), "Agent 1 gets its 210")
             if victim == CLUSTERD:
-                await stage.start_clusterd(_reported_again(_package(flow), group[-1].at))
-            await _carry_out(stage, flow.course, since)
+                await stage.start_clusterd(_reported_again(_package(whole), group[-1].at))
+            elif group[-1].held_by_workers:
+                await stage.until(since.saw(FRAMEWORK, COMMAND, flow.calls[0]), "the next order comes to the framework")
+                stage.release()
+            await _carry_out(stage, whole.course, since)
             await stage.until_clusterd_ends()
             await stage.all_registered()
 
@@ -173,7 +201,7 @@ async def rest(stage: RecoveryStage, stop: Stop, since: Since) -> None:
     """Wait until the flow rests at a stage, and the Manager has stored all before it."""
     await stage.until(since.saw(CLUSTERD, ENTERED, stop.at), f"ClusterD is at {stop.at!r}")
     if stop.held:
-        who = WORKERS if stop.held == stop.course.workers else (FRAMEWORK,)
+        who = WORKERS if stop.held_by_workers else (FRAMEWORK,)
         for each in who:
             await stage.until(since.saw(each, ASKS, stop.held), f"{each} is to report at {stop.at!r}")
     if stop.answer and "code" in stop.answer:
@@ -240,7 +268,7 @@ def _package(flow: Flow) -> dict[str, Any]:
 def _reported_again(base: Mapping[str, Any], at: str) -> Mapping[str, Any]:
     """A scenario after a kill: the fault of a round that was broken off is the Manager's to report, not ClusterD's."""
     first, *rest = base["steps"]
-    if at not in OPEN or "fault" not in first or first["fault"].get("pre_exit"):
+    if at not in (*OPEN, "preExitProcess") or "fault" not in first or first["fault"].get("pre_exit"):
         return base
     return {**base, "steps": [{"when": "wait report stop complete", "change": {}}, *rest]}
 
@@ -261,14 +289,19 @@ def _clusterd_that_stays(flow: Flow, group: tuple[Stop, ...]) -> Mapping[str, ob
     waits = {**USUAL_S, **base.get("waits", {})}
     rests = {name for stop in group for name in stop.waits}
     outcomes = [each for stop in group for each in stop.outcomes] or base.get("outcomes", [])
-    first, *rest = base["steps"]
+    first = base["steps"][0]
     gone = {"when": "unsubscribed", "change": {"waits": {name: waits[name] for name in rests}}}
     last = group[-1]
+    whole = _whole(flow, last, MGR)
+    again = base["steps"] if whole is flow else _package(whole)["steps"]
     begin = [] if last.answer else [gone] if last.at == INIT else [first, gone]
     return {
         **base,
         "answers": [{"call": stop.at, "times": 1, **stop.answer} for stop in group if stop.answer],
         "outcomes": outcomes + base.get("outcomes", []),
         "waits": {**waits, **dict.fromkeys(rests, NEVER_S)},
-        "steps": [*begin, *_reported_again({"steps": [{**first, "when": "subscribed"}, *rest]}, last.at)["steps"]],
+        "steps": [
+            *begin,
+            *_reported_again({"steps": [{**again[0], "when": "subscribed"}, *again[1:]]}, last.at)["steps"],
+        ],
     }

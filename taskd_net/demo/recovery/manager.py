@@ -17,6 +17,7 @@ from taskd_net import Node, NodeConfig, logs
 from taskd_net.demo.job.manager import say, tell_registered
 from taskd_net.demo.job.terms import BEGAN, COMMAND
 from taskd_net.demo.job.witness import Witness
+from taskd_net.job_view import SUBSCRIBED
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.recover import ClusterdError, HandlerController, Reports
@@ -36,6 +37,9 @@ DIED: Final = "died"
 
 ISOLATED: Final = "isolated"
 """The framework asks this before it reports that the job runs without the isolated ranks."""
+
+AWAY: Final = "away"
+"""The Manager has seen the end of its stream of signals."""
 
 REPORTED: Final = "reported"
 """A report of the framework has come to its end."""
@@ -142,6 +146,17 @@ class TrainingDouble:
             self._report(lambda: reports.fault_ranks(dict.fromkeys(ranks, 1)))
 
 
+async def _tell_away(manager: Manager) -> None:
+    """Tell the controller of each end of the stream of signals."""
+    before = ""
+    while True:
+        state = manager.view().clusterd.state
+        if state != before == SUBSCRIBED:
+            say("ClusterD", AWAY)
+        before = state
+        await asyncio.sleep(LOOK_S)
+
+
 async def _run(listen: str, config: ManagerConfig) -> None:
     framework = TrainingDouble(Witness("Framework"))
     stdin = asyncio.StreamReader()
@@ -151,7 +166,7 @@ async def _run(listen: str, config: ManagerConfig) -> None:
         Manager(node, config, framework=framework.controller) as manager,
     ):
         say("Mgr", BEGAN)
-        tasks = [asyncio.create_task(tell_registered(node, manager))]
+        tasks = [asyncio.create_task(tell_registered(node, manager)), asyncio.create_task(_tell_away(manager))]
         if os.environ.get(WATCHES) == "on":
             tasks.append(asyncio.create_task(framework.watch(manager)))
         await stdin.read()

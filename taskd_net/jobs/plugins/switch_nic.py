@@ -4,10 +4,11 @@
   free ── new request ─▶ 204 to all Workers, hold ── all: switchOK ──────────────────────▶ reply true, free
                                                   └─ one: switchFail, or a new process;
                                                      204 lost; 120 minutes ──────────────▶ reply false, free
-                                   another request, or ClusterD's reset ──────────────────▶ free
+                                   another request ───────────────────────────────────────▶ free
 ```
 
-ClusterD waits for one switch at a time: a further request, or its reset, says that it waits for this one no longer.
+ClusterD waits for one switch at a time: a further request says that it waits for this one no longer. After its reset
+the Workers still switch, and nobody gets a reply.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class SwitchNicPlugin(Plugin[Switching]):
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Send the command, and wait for the answers."""
         state = self.state
-        if state.until and snapshot.switch_nic.uuid != state.uuid:
+        if state.until and snapshot.switch_nic.uuid not in ("", state.uuid):
             return Progress.FINAL
         if not state.until:
             self._begin(snapshot)
@@ -70,7 +71,8 @@ class SwitchNicPlugin(Plugin[Switching]):
             for rank in snapshot.records.changed_workers & state.waiting.keys():
                 self._look(rank, snapshot.records.workers[rank])
         if state.failed or snapshot.now >= state.until or not state.waiting:
-            self.reply("ReplySwitchNicResult", json.dumps(not state.failed and not state.waiting))
+            if snapshot.switch_nic.uuid:
+                self.reply("ReplySwitchNicResult", json.dumps(not state.failed and not state.waiting))
             return Progress.FINAL
         return Progress.HOLD
 

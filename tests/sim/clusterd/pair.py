@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from taskd_net.jobs import events
-from taskd_net.jobs.events import Acknowledged, CallEnded, MachineReset, Reported
+from taskd_net.jobs.events import Acknowledged, CallEnded, Continued, MachineReset, Reported
 from taskd_net.jobs.job import Job
+from taskd_net.jobs.open_faults import CONTINUE
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
 from taskd_net.position import Position
@@ -196,7 +197,7 @@ class Pair:
         for command in outcome.commands:
             self._nodes.append(lambda command=command: self._obey(command))  # type: ignore[misc]
         for call in outcome.calls:
-            self._ordered[call.name] = self._signalled
+            self._ordered[call.name] = self._ordered.get("stop_train", 0) if call.text == CONTINUE else self._signalled
             self._manager.append(lambda call=call: self._call(call))  # type: ignore[misc]
         for reply in outcome.replies:
             stream = self._ordered.get(reply.rpc)
@@ -229,15 +230,17 @@ class Pair:
             case (("change_strategy" | "dump"), text) if text != "exit":
                 found = [Report(Queue.STATUS)]
         for report in found:
-            self._manager.append(lambda report=report: self._report(report, call.name))  # type: ignore[misc]
+            self._manager.append(lambda report=report: self._report(report, call))  # type: ignore[misc]
         if not found:
             self.job.take(self.now, CallEnded((call.name,)))
 
-    def _report(self, report: Report, name: str) -> None:
-        if self._ordered[name] == self._stream:
+    def _report(self, report: Report, call: Call) -> None:
+        if call.text == CONTINUE:
+            self.job.take(self.now, Continued(True))
+        if self._ordered[call.name] == self._stream:
             self.seen.reports.append(f"{report.queue} {report.code}")
             self.machine.report(next(self._messages), report, self.now)
-        self.job.take(self.now, CallEnded((name,)))
+        self.job.take(self.now, CallEnded((call.name,)))
 
     def _reply(self, reply: Reply, stream: int | None) -> None:
         if stream == self._stream:

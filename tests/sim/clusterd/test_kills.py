@@ -54,7 +54,10 @@ def test_a_kill_at_any_point_is_followed_by_a_whole_flow(name: str, victim: str)
         pair.kill(victim)
         pair.settle()
         before = pair.seen
-        assert is_part(before.calls, expected.calls), point
+        # The Manager ends a pause that ClusterD has forgotten.
+        own = ["change_strategy continue"] if "change_strategy continue" in expected.calls else []
+        assert is_part(before.calls, expected.calls + own), point
+        assert not before.calls.count("stop_train pause") or own[0] in before.calls, point
         assert is_part(before.commands, [*expected.commands, "210 Agent/1", "210 Agent/0"]), point
         after = whole(pair)
         assert after.calls == expected.calls, point
