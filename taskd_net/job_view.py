@@ -169,6 +169,7 @@ class ClusterdView:
         reports_void: reports that were not sent, because the stream of their order has ended.
         reconnects: streams of signals that were opened after the first one, but for those of `rounds`.
         rounds: streams of signals that were opened because ClusterD had ended a round, and the stream with it.
+        refused: why ClusterD has refused the job's Init or Register; empty where it has not, or recovery is off.
     """
 
     address: str = ""
@@ -186,6 +187,7 @@ class ClusterdView:
     reports_void: int = 0
     reconnects: int = 0
     rounds: int = 0
+    refused: str = ""
 
     @property
     def orders(self) -> dict[str, int]:

@@ -77,8 +77,10 @@ def trouble_of(view: JobView) -> list[str]:
 
 
 def manager_trouble(view: JobView) -> list[str]:
-    """The troubles of the Manager itself in words: a state that is not durable, a lease that is not confirmed, plugins
-    that are off.
+    """The troubles of the Manager itself in words.
+
+    They are a state that is not durable, a lease that is not confirmed, a refusal of ClusterD, and plugins that are
+    off.
     """
     found = []
     if not view.counters.durable:
@@ -87,6 +89,8 @@ def manager_trouble(view: JobView) -> list[str]:
         found.append(f"the state in {view.state_file} is not durable: {then}")
     if view.leader.term and not view.leader.decides:
         found.append(f"the lease in {view.state_file} is not confirmed: the Manager decides nothing until it is")
+    if view.clusterd.refused:
+        found.append(f"ClusterD at {view.clusterd.address} refuses the job: {view.clusterd.refused}")
     found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
     return found
 

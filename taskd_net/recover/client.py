@@ -113,6 +113,7 @@ class Client:
         self._fragile = 0.0
         self._round_over = False
         self._said: tuple[object, ...] = ()
+        self._refused = ""
 
     @property
     def stream(self) -> int:
@@ -130,7 +131,8 @@ class Client:
     def view(self) -> ClusterdView:
         """The state and the counters of this client at this moment."""
         subscribed = self._life.is_reading and bool(self._streams)
-        return self.counters.view(str(self.address), SUBSCRIBED if subscribed else OFF if self._life.is_off else AWAY)
+        state = SUBSCRIBED if subscribed else OFF if self._life.is_off else AWAY
+        return self.counters.view(str(self.address), state, self._refused)
 
     # ---- calls
 
@@ -334,6 +336,11 @@ class Client:
             await self._drop()
         if step is Step.INIT:
             self._initialized.set()
+        if step is not Step.HEALTH_CHECK:
+            is_refused = status.code not in (Code.OK, Code.PROCESS_RESCHEDULE_OFF)
+            self._refused = (
+                f"{_CALLS[step].name} {status.code}, {describe(status.code, status.info)}" if is_refused else ""
+            )
         self._life.answered(now(), step, status.code)
 
     async def _subscribe(self) -> None:

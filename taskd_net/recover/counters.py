@@ -32,16 +32,17 @@ class Counters:
     streams: int = 0
     rounds: int = 0
 
-    def view(self, address: str, state: str) -> ClusterdView:
+    def view(self, address: str, state: str, refused: str) -> ClusterdView:
         """The counters at this moment.
 
         Args:
             address: of ClusterD.
-            state: of the client, as in `ClusterdView`.
+            state, refused: of the client, as in `ClusterdView`.
         """
         return ClusterdView(
             address=address,
             state=state,
+            refused=refused,
             taken=self.orders - self.repeated,
             repeated=self.repeated,
             foreign=self.dropped["foreign"],

@@ -232,7 +232,7 @@ class Counters(_message.Message):
     def __init__(self, reports: _Optional[int] = ..., refused: _Optional[int] = ..., signals: _Optional[int] = ..., ticks: _Optional[int] = ..., decisions: _Optional[_Mapping[str, int]] = ..., rounds: _Optional[int] = ..., commands: _Optional[int] = ..., resends: _Optional[int] = ..., acknowledged: _Optional[int] = ..., lost: _Optional[int] = ..., plugin_failures: _Optional[_Mapping[str, int]] = ..., store_failures: _Optional[int] = ..., durable: bool = ..., fault_to_command_count: _Optional[int] = ..., fault_to_command_seconds: _Optional[float] = ..., device_faults: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Clusterd(_message.Message):
-    __slots__ = ("address", "state", "taken", "repeated", "foreign", "unreadable", "keep_alives", "unknown_actions", "failed_actions", "reports_sent", "reports_refused", "reports_unanswered", "reports_void", "reconnects", "rounds")
+    __slots__ = ("address", "state", "taken", "repeated", "foreign", "unreadable", "keep_alives", "unknown_actions", "failed_actions", "reports_sent", "reports_refused", "reports_unanswered", "reports_void", "reconnects", "rounds", "refused")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
@@ -248,6 +248,7 @@ class Clusterd(_message.Message):
     REPORTS_VOID_FIELD_NUMBER: _ClassVar[int]
     RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     address: str
     state: str
     taken: int
@@ -263,7 +264,8 @@ class Clusterd(_message.Message):
     reports_void: int
     reconnects: int
     rounds: int
-    def __init__(self, address: _Optional[str] = ..., state: _Optional[str] = ..., taken: _Optional[int] = ..., repeated: _Optional[int] = ..., foreign: _Optional[int] = ..., unreadable: _Optional[int] = ..., keep_alives: _Optional[int] = ..., unknown_actions: _Optional[int] = ..., failed_actions: _Optional[int] = ..., reports_sent: _Optional[int] = ..., reports_refused: _Optional[int] = ..., reports_unanswered: _Optional[int] = ..., reports_void: _Optional[int] = ..., reconnects: _Optional[int] = ..., rounds: _Optional[int] = ...) -> None: ...
+    refused: str
+    def __init__(self, address: _Optional[str] = ..., state: _Optional[str] = ..., taken: _Optional[int] = ..., repeated: _Optional[int] = ..., foreign: _Optional[int] = ..., unreadable: _Optional[int] = ..., keep_alives: _Optional[int] = ..., unknown_actions: _Optional[int] = ..., failed_actions: _Optional[int] = ..., reports_sent: _Optional[int] = ..., reports_refused: _Optional[int] = ..., reports_unanswered: _Optional[int] = ..., reports_void: _Optional[int] = ..., reconnects: _Optional[int] = ..., rounds: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class Leader(_message.Message):
     __slots__ = ("name", "term", "since", "changes", "decides", "committed")

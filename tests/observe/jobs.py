@@ -113,3 +113,6 @@ IN_ETCD: Final = replace(
     leader=LeaderView("10.0.0.7:9601", 41, AT - 200, 2, True, AT - 3),
 )
 """The same job with its state in etcd, and a leader that decides."""
+
+REFUSED: Final = replace(IN_ETCD, clusterd=replace(WHOLE.clusterd, refused="Init 502, ClusterD does not know the job"))
+"""The same job, which ClusterD refuses."""

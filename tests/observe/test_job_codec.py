@@ -20,7 +20,7 @@ from taskd_net.job_view import (
     StreamView,
 )
 from taskd_net.observe import job_codec as wire
-from tests.observe.jobs import IN_ETCD, WHOLE
+from tests.observe.jobs import IN_ETCD, REFUSED, WHOLE
 
 pytestmark = pytest.mark.oldest
 
@@ -32,7 +32,7 @@ def sent(view: JobView) -> JobView:
     return replace(view, counters=replace(view.counters, fault_to_command=()))
 
 
-@pytest.mark.parametrize("view", [WHOLE, IN_ETCD, JobView()], ids=["file", "etcd", "empty"])
+@pytest.mark.parametrize("view", [WHOLE, IN_ETCD, REFUSED, JobView()], ids=["file", "etcd", "refused", "empty"])
 def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
     assert wire.read_job(wire.write_job(view)) == sent(view)
 
@@ -49,7 +49,7 @@ def test_the_example_has_every_field(kind: type) -> None:
             found for name in named for found in within(getattr(value, name))
         ]
 
-    default, found = kind(), within(IN_ETCD)
+    default, found = kind(), within(REFUSED)
     for field in fields(kind):
         assert any(getattr(each, field.name) != getattr(default, field.name) for each in found), field.name
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job_view import AgentView, JobCounters, JobView, LeaderView
-from taskd_net.observe.job_document import job_document, manager_trouble
+from taskd_net.job_view import AgentView, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_document import job_document, manager_trouble, trouble_of
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -67,6 +67,13 @@ def test_a_job_in_trouble() -> None:
     assert round_["messages"][0] == {
         "to": "Agent/1", "code": 203, "message": "", "uuid": "c", "answer": 6001, "lost": True,
     }  # fmt: skip
+
+
+def test_a_refusal_of_clusterd_is_trouble() -> None:
+    refused = ClusterdView("10.0.0.7:8899", "away", refused="Init 502, ClusterD does not know the job (yet)")
+    assert trouble_of(
+        replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused)
+    ) == ["ClusterD at 10.0.0.7:8899 refuses the job: Init 502, ClusterD does not know the job (yet)"]
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,16 @@ async def test_refusals_are_tried_again_and_said_once(
     assert caplog.text.count(f'reason="{describe(code)}: {INFO_OF_REFUSALS}"') == 2
 
 
+async def test_a_refusal_is_in_the_view_until_its_call_is_answered_with_0(clusterd: ClusterD) -> None:
+    clusterd.answers["Init"].append(502)
+    clusterd.answers["Register"].append(500)
+    async with running(clusterd) as (client, _):
+        await until(lambda: client.view().refused == f"Init 502, {describe(502)}: {INFO_OF_REFUSALS}")
+        await until(lambda: client.view().refused.startswith("Register 500, "))
+        await until(lambda: client.view().state == "subscribed")
+        assert client.view().refused == ""
+
+
 async def test_403_ends_it_with_one_warning(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
     clusterd.answers["Init"].append(403)
     client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
@@ -294,7 +304,7 @@ async def test_403_ends_it_with_one_warning(clusterd: ClusterD, caplog: pytest.L
     await client.run()
     await client.close()
     assert clusterd.names == ["Init"]
-    assert client.view().state == "off"
+    assert (client.view().state, client.view().refused) == ("off", "")
     (line,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert "event=clusterd_recovery_off" in line and f"off or paused for the job: {INFO_OF_REFUSALS}" in line
 
