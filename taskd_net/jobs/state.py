@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState
-from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.open_faults import OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.outbox import Outbox, Sending
@@ -152,7 +152,7 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
     if isinstance(devices, dict):
         devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
     own = {"records": records, "orders": orders, "devices": devices}
-    read = from_plain(State, state | own, "state")
+    read = _with_round(from_plain(State, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)
     _fill(plugins, _value(parts.get("plugins", "{}")))
@@ -172,8 +172,16 @@ def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
         ConfigError: it is no such text.
     """
     stored = _stored(text)
-    state = from_plain(State, stored.get("state"), "state")
+    state = _with_round(from_plain(State, stored.get("state"), "state"), stored.get("state"))
     _fill(plugins, stored.get("plugins"))
+    return state
+
+
+def _with_round(state: State, stored: object) -> State:
+    """Open the round of a state of 0.2.0, which has no open faults, where ClusterD has decided on no strategy yet."""
+    signal = state.signal
+    if isinstance(stored, dict) and "open_faults" not in stored and signal.signal_type in (STOP_TRAIN, GLOBAL_FAULT):
+        state.open_faults.take(replace(signal, signal_type=STOP_TRAIN))
     return state
 
 

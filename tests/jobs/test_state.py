@@ -8,10 +8,10 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.codes import ConfigError
-from taskd_net.jobs.events import Acknowledged
+from taskd_net.jobs.events import Acknowledged, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.state import SCHEMA
-from tests.jobs.scene import LOCAL, Scene, started
+from tests.jobs.scene import CLUSTERD, LOCAL, Scene, started
 
 
 def test_a_newer_one_is_refused_in_words() -> None:
@@ -33,6 +33,33 @@ def test_an_older_one_is_read() -> None:
     read = Job.from_json(json.dumps(older), LOCAL)
     assert read.state.records == job.state.records
     assert read.state.uuid() == "u-3"
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize(
+    ("signal", "ranks"),
+    [
+        (Signal("u", "stopTrain", ("stop_train",), {3: 1}), {3: 1}),
+        (Signal("u", "globalFault", ("on_global_rank",), {2: 1, 3: 1}), {2: 1, 3: 1}),
+        (Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "recover"), {}),
+    ],
+)
+def test_a_round_of_0_2_0_is_open_until_its_strategy(signal: Signal, ranks: dict[int, int], parts: bool) -> None:
+    """It has no open faults in its state. After the strategy the round may be over."""
+    scene = started(0, 1, config=CLUSTERD)
+    scene.take(signal)
+    scene.settle()
+    if parts:
+        stored = dict(scene.parts) | parts_of(scene.job)
+        rest = json.loads(stored["rest"])
+        del rest["state"]["open_faults"]
+        job = Job.from_parts(stored | {"rest": json.dumps(rest)}, CLUSTERD)
+    else:
+        whole = json.loads(scene.job.to_json())
+        del whole["state"]["open_faults"]
+        job = Job.from_json(json.dumps(whole), CLUSTERD)
+    assert job.state.open_faults.ranks == ranks
+    assert job.state.open_faults.stopped == bool(ranks)
 
 
 def test_a_plugin_that_fails_to_read_its_state_is_named() -> None:
