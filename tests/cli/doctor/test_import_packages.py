@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ OURS = f"taskd_net_compat-{__version__}"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of the import path."""
+    """The only folder of the import path. Commands are imported when they run, so theirs is imported before."""
+    import_module("taskd_net.cli.doctor.checkup")
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     return tmp_path
 
