@@ -168,11 +168,11 @@ async def test_cancelled_send_that_waited_is_not_delivered(mesh: Mesh) -> None:
 @pytest.mark.parametrize("mesh", ["batched", "tasknet"], indirect=True)
 async def test_cancelled_sends_to_who_does_not_answer_block_nobody(mesh: Mesh) -> None:
     """Downwards: what was not written is not delivered, what was written keeps no place."""
-    mgr = await mesh.mgr(ack_timeout=20.0)
+    mgr = await mesh.mgr(ack_timeout=100.0)
     async with RawChild("Worker/0/0") as child:
         child.drop_acks = True
         await child.join(address_of(mgr))
-        sends = [asyncio.create_task(mgr.send("x", to="Worker/0/0", timeout=25.0)) for _ in range(1024)]
+        sends = [asyncio.create_task(mgr.send("x", to="Worker/0/0", timeout=120.0)) for _ in range(1024)]
         for _ in range(1024):
             await child.take()
         assert (await mgr.send("x", to="Worker/0/0")).code == Code.RECV_BUF_BUSY
