@@ -27,9 +27,17 @@ LISTEN: Final = "127.0.0.1:8899"
     show_default=True,
     help="Divides the times of the real ClusterD that the scenario does not set.",
 )
+@click.option(
+    "--resets",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Draws the time of each reset from 0.04 to 6 s, from this seed; the scenario's counts for nothing then.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what it sees and decides as JSON lines.")
 @click.pass_context
-def clusterd_sim(context: click.Context, path: str | None, listen: str, speed: float, as_json: bool) -> None:
+def clusterd_sim(
+    context: click.Context, path: str | None, listen: str, speed: float, resets: int | None, as_json: bool
+) -> None:
     """Play ClusterD for clients under development. It is no ClusterD: it recovers nothing, and is not for production.
 
     A stand-in with ClusterD's calls, codes, states and times. A scenario says which jobs there are, which faults come,
@@ -48,6 +56,7 @@ def clusterd_sim(context: click.Context, path: str | None, listen: str, speed: f
     try:
         from taskd_net.sim.clusterd.reader import ScenarioError, load
         from taskd_net.sim.clusterd.run import Run
+        from taskd_net.sim.clusterd.run import resets as draw
     except ModuleNotFoundError as error:
         sys.exit(f"taskd-net clusterd-sim needs {error.name}, which is not installed: pip install 'taskd-net[sim]'")
     try:
@@ -69,7 +78,8 @@ def clusterd_sim(context: click.Context, path: str | None, listen: str, speed: f
             say(f"{line['at']:9.3f} {event} " + " ".join(f"{name}={value}" for name, value in fields.items()))
 
     async def run() -> None:
-        await Run(scenario, address, show).until_end()
+        drawn = None if resets is None else draw(resets, speed)
+        await Run(scenario, address, show, drawn).until_end()
 
     try:
         run_until_signal(run)

@@ -158,9 +158,9 @@ async def job(address: str, seen: Seen, faulty: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def clusterd(address: str, scenario: Path) -> AsyncIterator[Process]:
+async def clusterd(address: str, scenario: Path, *options: str) -> AsyncIterator[Process]:
     """The stand-in in a process of its own, which is killed at the end."""
-    command = [sys.executable, "-m", "taskd_net.cli", "clusterd-sim", "--json", "--listen", address]
+    command = [sys.executable, "-m", "taskd_net.cli", "clusterd-sim", "--json", "--listen", address, *options]
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     with forked():
         process = await asyncio.create_subprocess_exec(
@@ -182,11 +182,11 @@ async def events(process: Process) -> AsyncIterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-async def play(name: str, faulty: str = "", *, slow: bool = False) -> Seen:
+async def play(name: str, faulty: str = "", *options: str, slow: bool = False) -> Seen:
     """Play a scenario of the stand-in to its end."""
     seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
     async with (
-        clusterd(address, SCENARIOS / f"{name}.yaml") as process,
+        clusterd(address, SCENARIOS / f"{name}.yaml", *options) as process,
         asyncio.timeout(END_S),
         job(address, seen, faulty),
     ):
@@ -235,6 +235,16 @@ async def test_flow(name: str) -> None:
     assert sorted(seen.commands) == sorted(commands)
     assert seen.states[-1:] == (["init"] if seen.states else [])
     assert ("notify kill job" in seen.states) == (name == "kill-master")
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", ["retry", "pre-exit", "switch-cards", "hot-switch"])
+async def test_flow_whatever_time_the_resets_take(name: str, seed: int) -> None:
+    calls, commands = FLOWS[name]
+    seen = await play(name, "", "--resets", str(seed))
+    assert seen.calls == calls
+    assert sorted(seen.commands) == sorted(commands)
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -49,7 +49,7 @@ class Desk:
     Args:
         jobs: known to the platform.
         new_uuid: makes the uuid of an order.
-        seconds, outcomes: of each machine.
+        seconds, outcomes, resets: of each machine.
         most: registered jobs at most.
 
     Attributes:
@@ -64,12 +64,14 @@ class Desk:
         seconds: Mapping[Wait, float] = SECONDS,
         outcomes: Mapping[State, tuple[Event, ...]] | None = None,
         most: int = MOST_JOBS,
+        resets: Iterator[float] | None = None,
     ) -> None:
         self.jobs = {job.job_id: job for job in jobs}
         self._new_uuid = new_uuid
         self.seconds = seconds
         self._outcomes = outcomes
         self._most = most
+        self._resets = resets
         self._initialized: dict[str, Job] = {}
         self._clusters: dict[str, Cluster] = {}
         self._machines: dict[str, Machine] = {}
@@ -97,7 +99,8 @@ class Desk:
         if len(self._machines) >= self._most:
             return Answer(500, f"{self._most} jobs are registered")
         cluster = self._clusters.setdefault(job_id, Cluster())
-        machine = Machine(self._initialized[job_id], self._new_uuid, self.seconds, self._outcomes, cluster)
+        settings = self._initialized[job_id]
+        machine = Machine(settings, self._new_uuid, self.seconds, self._outcomes, cluster, self._resets)
         machine.stand(now)
         self._machines[job_id] = machine
         return Answer()

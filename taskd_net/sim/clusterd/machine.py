@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Final
@@ -89,6 +89,7 @@ class Machine:
         outcomes: for a state the outcomes of its next visits, in order, whatever is reported. A failure of writing
             sends nothing.
         cluster: what stands in the cluster, also before this machine.
+        resets: times of resets, one after another, instead of those in `seconds`.
 
     Attributes:
         job: the job.
@@ -105,12 +106,14 @@ class Machine:
         seconds: Mapping[Wait, float] = SECONDS,
         outcomes: Mapping[State, tuple[Event, ...]] | None = None,
         cluster: Cluster | None = None,
+        resets: Iterator[float] | None = None,
     ) -> None:
         self.job = job
         self.state = State.INIT
         self.decisions: list[Decision] = []
         self.cluster = cluster if cluster is not None else Cluster()
         self._new_uuid = new_uuid
+        self._resets = resets
         self.seconds = {**SECONDS, **seconds}
         self._outcomes = {state: deque(events) for state, events in (outcomes or {}).items()}
         self._streams: dict[Stream, float] = {}
@@ -165,7 +168,7 @@ class Machine:
             fresh = {each: at for each, at in self._streams.items() if at > now - self.seconds[Wait.BEGIN]}
             self._end_streams(keep=() if stream in self._streams else tuple(fresh))
             self._reset(now)
-            self._begins = now + self.seconds[Wait.BEGIN]
+            self._begins = now + self._reset_s(Wait.BEGIN)
             self._keep_alive = now + self.seconds[Wait.KEEP_ALIVE]
         elif stream in self._streams:
             self.decisions.append(Ended(stream))
@@ -235,7 +238,7 @@ class Machine:
         """The kube API has refused a write: the round ends."""
         self._write(Signal("", KILL_MASTER))
         self._reset(now)
-        self._closes = now + self.seconds[Wait.RESET]
+        self._closes = now + self._reset_s(Wait.RESET)
 
     # ---- events
 
@@ -381,7 +384,7 @@ class Machine:
             state, to = self.state, TABLE[self.state][event]
             if self._round.lost and event is Event.RECEIVE_REPORT and state is State.WAIT_REPORT_STOP_COMPLETE:
                 self._reset(now)
-                self._closes = now + self.seconds[Wait.RESET]
+                self._closes = now + self._reset_s(Wait.RESET)
                 return
             self.decisions.append(Moved(state, event, to))
             if event is Event.NOTIFY_SUCCESS and state is State.NOTIFY_RESTART_ALL_PROCESS:
@@ -392,7 +395,7 @@ class Machine:
                 self._end_operation(event)
             if to is State.INIT:
                 self._forget()
-                self._closes = now + self.seconds[Wait.MOVED if state in _END_OF_MOVE else Wait.RESET]
+                self._closes = now + self._reset_s(Wait.MOVED if state in _END_OF_MOVE else Wait.RESET)
                 return
             if to in _NEW_UUID:
                 self._round.uuid = self._new_uuid()
@@ -527,6 +530,10 @@ class Machine:
             self.decisions.append(Told(operation, text))
 
     # ---- resets
+
+    def _reset_s(self, wait: Wait) -> float:
+        """Seconds of the next reset."""
+        return self.seconds[wait] if self._resets is None else next(self._resets)
 
     def _end_streams(self, keep: tuple[Stream, ...] = ()) -> None:
         for stream in tuple(self._streams):

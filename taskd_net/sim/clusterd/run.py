@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Iterator
 from typing import Final
 from uuid import uuid4
 
@@ -22,13 +24,33 @@ PING_LEAST_MS: Final = 3_000
 STREAMS: Final = 64
 """Calls and streams of a connection at once; a further one waits."""
 
+CONNECTIONS: Final = 512
+"""Connections at once; a further one is closed. gRPC counts those of all addresses, and gRPC 1.62 none."""
+
 _OPTIONS: Final = (
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS),
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", PING_LEAST_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_concurrent_streams", STREAMS),
     ("grpc.compression_enabled_algorithms_bitset", 1),
 )
+
+
+RESETS: Final = ((0.04, 0.1), (0.8, 1.2), (1.2, 6.0))
+"""Seconds that a reset takes: a write to the kube API; one that client-go throttles; and one that the API refuses."""
+
+
+def resets(seed: int, speed: float = 1.0) -> Iterator[float]:
+    """Draw the times of resets, of which each kind is as frequent.
+
+    Args:
+        seed: equal ones draw equal times.
+        speed: divides them.
+    """
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    while True:
+        yield chance.uniform(*chance.choice(RESETS)) / speed
 
 
 class Run:
@@ -38,12 +60,13 @@ class Run:
         scenario: the scenario.
         listen: the address; port 0 takes any free port, and keeps it.
         say: prints what is seen and decided.
+        resets: times of resets, one after another; None for those of the scenario.
     """
 
-    def __init__(self, scenario: Scenario, listen: Address, say: Say) -> None:
+    def __init__(self, scenario: Scenario, listen: Address, say: Say, resets: Iterator[float] | None = None) -> None:
         self._say = say
         self._loop = asyncio.get_running_loop()
-        self._desk = Desk(scenario.jobs, lambda: uuid4().hex, scenario.waits, scenario.outcomes)
+        self._desk = Desk(scenario.jobs, lambda: uuid4().hex, scenario.waits, scenario.outcomes, resets=resets)
         self._script = Script(scenario, lambda step: holds(step, self._desk.machine(step.job)), self._loop.time())
         self._service = Service(self._desk, self._script, say)
         self._listen = listen

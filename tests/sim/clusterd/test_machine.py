@@ -22,6 +22,7 @@ from taskd_net.sim.clusterd.messages import (
     Told,
 )
 from taskd_net.sim.clusterd.round import Job
+from taskd_net.sim.clusterd.run import RESETS, resets
 from taskd_net.sim.clusterd.table import Event, State
 
 JOB = Job("demo", ("recover", "dump", "exit"), nodes=2, processes=2)
@@ -113,6 +114,31 @@ def test_the_end_of_a_round_ends_all_streams() -> None:
     play.after(SECONDS[Wait.RESET])
     assert set(play.ended()) == set(Stream)
     assert not any(play.machine.has(stream) for stream in Stream)
+
+
+def test_resets_are_drawn_from_all_that_the_real_one_takes() -> None:
+    drawn = list(itertools.islice(resets(7), 300))
+    assert drawn == list(itertools.islice(resets(7), 300)) != list(itertools.islice(resets(8), 300))
+    assert 0.04 <= min(drawn) < 0.1 and 5.0 < max(drawn) <= 6.0
+    assert all(any(low <= each <= high for low, high in RESETS) for each in drawn)
+    assert next(resets(7, 20.0)) == pytest.approx(drawn[0] / 20.0)
+
+
+def test_drawn_resets_last_as_long_at_the_begin_and_at_the_end() -> None:
+    times = [BEGUN_S, 4.0, 2.5]
+    play = Play(resets=iter(times))
+    play.to_global_fault(3)
+    play.say(OFFER)
+    play.say(WELL)
+    play.after(3.9)
+    assert play.ended() == []
+    play.after(0.1)
+    assert set(play.ended()) == set(Stream)
+    play.subscribe()
+    play.after(2.4)
+    play.fault(3)  # its ranks are lost
+    play.machine.decisions.clear()
+    assert play.until("stopTrain").fault_ranks == {}
 
 
 def test_a_second_client_takes_the_streams_from_the_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,7 @@ from google.protobuf.message import Message
 from taskd_net.address import Address
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.sim.clusterd import service
+from taskd_net.sim.clusterd import run, service
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
 from taskd_net.wire import datatrace_pb2
@@ -99,8 +100,7 @@ class Client:
 @contextlib.asynccontextmanager
 async def running(text: str) -> AsyncIterator[Client]:
     client = Client()
-    run = Run(parse(text, speed=SPEED), Address("127.0.0.1", 0), client.say)
-    task = asyncio.create_task(run.until_end())
+    task = asyncio.create_task(Run(parse(text, speed=SPEED), Address("127.0.0.1", 0), client.say).until_end())
     try:
         address = (await client.until("listening"))["address"]
         async with grpc.aio.insecure_channel(address) as client.channel:
@@ -353,3 +353,45 @@ async def test_a_client_that_comes_back_finds_other_times() -> None:
         assert (await read(signals)).signalType == "stopTrain"
         assert await client.code("ReportStopComplete", STOPPED) == 0
         assert (await read(signals)).signalType == "globalFault"
+
+
+async def hello(address: str) -> asyncio.StreamReader:
+    """Open a connection, and greet as a client of HTTP/2."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    _writers.append(writer)
+    return reader
+
+
+_writers: list[asyncio.StreamWriter] = []
+
+
+@pytest.fixture
+async def descriptors() -> AsyncIterator[None]:
+    """Room for both ends of 512 connections; all are closed at the end."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 4096), before[1]))
+    yield
+    for writer in _writers:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    _writers.clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("descriptors")
+async def test_the_513th_connection_is_closed() -> None:
+    client = Client()
+    task = asyncio.create_task(Run(parse(JOB), Address("127.0.0.1", 0), client.say).until_end())
+    try:
+        address = (await client.until("listening"))["address"]
+        async with asyncio.timeout(20):
+            for _ in range(run.CONNECTIONS):
+                assert await (await hello(address)).read(1)
+            with contextlib.suppress(ConnectionResetError):
+                assert await (await hello(address)).read(1) == b""
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
