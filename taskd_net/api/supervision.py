@@ -275,10 +275,11 @@ class Supervisor:
 
     def _tell_again(self, now: float) -> None:
         """Report the fault to a Mgr that has had the time to know the other Agents."""
-        if self._fault_again_at is not None and now >= self._fault_again_at:
-            self._fault_again_at = None
-            if self._fault is not None and not self._leaving:
-                self._report(self._fault)
+        if self._fault is None or self._fault_again_at is None or now < self._fault_again_at:
+            return
+        self._fault_again_at = None
+        if not self._leaving:
+            self._report(self._fault)
 
     def _report(self, body: Body) -> None:
         self._actions.append(Report(body))

@@ -266,6 +266,17 @@ def test_fault_is_not_repeated_once_it_is_answered_or_over() -> None:
         44   tick       | KEEP_ALIVE
         """
     )
+    played(
+        BEGIN
+        + """
+        1    tick       | KEEP_ALIVE, Look
+        1    seen 3     | 202 3 at 1
+        41   joined     | REGISTER
+        42   203        | KillAll
+        43   woken      |
+        44   tick       | KEEP_ALIVE
+        """
+    )
     supervisor = Supervisor(MindSporePlans(0.0, 0.0, 0.0), TIMES, "incarnation", "2", 0.0)
     for event, now, due in (
         (Joined(), 0.0, None),
