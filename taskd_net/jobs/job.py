@@ -341,6 +341,8 @@ class Job:
                 self._hold_back()
         else:
             current.to_report |= current.open_faults.take(fresh)
+            if fresh.signal_type == events.PRE_EXIT:
+                current.announced_until = current.now + job_limits.FAULT_UNREPORTED_S
             current.signals.append(fresh)
         return True
 
@@ -472,6 +474,8 @@ class Job:
     def _report_faults(self, outcome: Outcome) -> float:
         """Report faulty ranks to ClusterD: those that it has lost, and those that no training framework reports.
 
+        After a preExitProcess ClusterD waits for a report, also of a node whose Agent is silent.
+
         Returns:
             The time at which a fault is to be reported next; infinity for none.
         """
@@ -479,7 +483,10 @@ class Job:
         ranks, current.to_report = current.to_report, {}
         if not self.config.recovers or not current.open_faults.subscribed:
             return due
-        for at, unreported in self._unreported(ranks):
+        found = self._unreported(ranks)
+        if current.open_faults.announced:
+            found.append((current.announced_until, current.open_faults.announced - ranks.keys()))
+        for at, unreported in found:
             if at <= current.now:
                 ranks |= dict.fromkeys(sorted(unreported), OTHER_FAULT)
             else:
@@ -498,7 +505,7 @@ class Job:
             ranks: those that are reported in this tick.
         """
         current = self.state
-        known = current.open_faults.ranks.keys() | ranks
+        known = (current.open_faults.ranks.keys() - current.open_faults.announced) | set(ranks)
         faults = self._unanswered(sorted(current.records.faulty))
         failed = {node: self._global_ranks(node, fault) - known for node, fault in faults.items()}
         if not self.config.in_place:

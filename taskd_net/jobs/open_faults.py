@@ -41,6 +41,7 @@ class OpenFaults:
         stopped: a stopTrain has stopped the training because of them, so a new process of a rank is no answer.
         compared: uuid of the last stopTrain.
         subscribed: a stream of signals stands.
+        announced: those that only a preExitProcess has named. ClusterD waits for a report of them, without a limit.
         paused: a stopTrain has paused the training.
         forgotten: the stream of that stop or pause has ended.
     """
@@ -49,6 +50,7 @@ class OpenFaults:
     stopped: bool = False
     compared: str = ""
     subscribed: bool = False
+    announced: set[int] = field(default_factory=set)
     paused: bool = False
     forgotten: bool = False
 
@@ -62,6 +64,7 @@ class OpenFaults:
     def reported(self, ranks: Mapping[int, int]) -> None:
         """ClusterD was told of these ranks, or is about to be."""
         self.ranks |= ranks
+        self.announced -= ranks.keys()
 
     def take(self, signal: Signal) -> dict[int, int]:
         """Take a signal in.
@@ -71,7 +74,7 @@ class OpenFaults:
         """
         missing: dict[int, int] = {}
         if signal.signal_type == STOP_TRAIN:
-            self.paused, self.forgotten = _PAUSE in signal.actions, False
+            self.paused, self.forgotten, self.announced = _PAUSE in signal.actions, False, set()
             self.stopped = not self.paused
         if signal.signal_type == STOP_TRAIN and self.stopped:
             if signal.uuid != self.compared:
@@ -79,6 +82,7 @@ class OpenFaults:
             self.compared = signal.uuid
             self.ranks |= signal.fault_ranks
         elif signal.signal_type == PRE_EXIT:
+            self.announced |= signal.fault_ranks.keys() - self.ranks.keys()
             self.ranks |= signal.fault_ranks
         elif signal.signal_type == KILL_MASTER or signal.strategy == EXIT:
             self.answered()
@@ -86,7 +90,7 @@ class OpenFaults:
 
     def answered(self) -> None:
         """The training goes on, or everybody starts again."""
-        self.ranks, self.stopped, self.paused, self.forgotten = {}, False, False, False
+        self.ranks, self.stopped, self.paused, self.forgotten, self.announced = {}, False, False, False, set()
 
     def continued(self, *, done: bool) -> None:
         """The training goes on after a pause, or cannot. Then ClusterD ends the job, unless it has forgotten it."""
@@ -100,6 +104,7 @@ class OpenFaults:
         if not self.stopped:
             for rank in ranks:
                 self.ranks.pop(rank, None)
+                self.announced.discard(rank)
 
     def begin(self) -> dict[int, int]:
         """A stream of signals has begun. Returns the ranks to report over it."""

@@ -60,6 +60,7 @@ class State:
         open_faults: faulty ranks that no round of ClusterD has answered.
         first_failure: the Agent's time of the first of them, where the job recovers in place.
         to_report: those of them that ClusterD has to hear of again.
+        announced_until: the time at which ranks that a preExitProcess has named are reported.
         own_order: uuid of the last strategy that ClusterD has not ordered.
         own_until: the time at which that one has failed; 0 without one under way.
         devices: faults of devices.
@@ -84,6 +85,7 @@ class State:
     open_faults: OpenFaults = field(default_factory=OpenFaults)
     first_failure: Moment = 0.0
     to_report: dict[int, int] = field(default_factory=dict)
+    announced_until: Timer = 0.0
     own_order: str = ""
     own_until: Timer = 0.0
     devices: DeviceState = field(default_factory=DeviceState)

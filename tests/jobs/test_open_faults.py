@@ -27,9 +27,9 @@ from tests.jobs.scene import CLUSTERD, Scene, started
 STOP = Signal("u", "stopTrain", ("stop_train",), {3: 1})
 
 
-def scene(process: str = "p") -> Scene:
+def scene(process: str = "p", *, in_place: bool = False) -> Scene:
     """A job of two nodes, whose Manager has subscribed."""
-    made = started(0, 1, config=CLUSTERD, process=process)
+    made = started(0, 1, config=replace(CLUSTERD, in_place=in_place), process=process)
     made.workers(0, 1, 2, 3)
     made.settle()
     assert reported(made, Subscribed()) == []
@@ -64,9 +64,12 @@ INTERRUPTED = {
 
 @pytest.mark.parametrize("signals", INTERRUPTED.values(), ids=INTERRUPTED)
 @pytest.mark.parametrize("killed", [False, True], ids=["stream-broken", "manager-killed"])
-def test_a_round_that_is_interrupted_is_reported_over_the_next_stream(signals: list[Signal], killed: bool) -> None:
+@pytest.mark.parametrize("in_place", [False, True], ids=["by-pods", "in-place"])
+def test_a_round_that_is_interrupted_is_reported_over_the_next_stream(
+    signals: list[Signal], killed: bool, in_place: bool
+) -> None:
     """ClusterD forgets the round, its fault is no news any more, and the training stands."""
-    job = scene()
+    job = scene(in_place=in_place)
     for signal in signals:
         assert reported(job, signal) == []
     if killed:
@@ -275,6 +278,37 @@ def test_ranks_of_an_agents_fault_are_reported_in_3_seconds() -> None:
     assert after(job, job_limits.FAULT_UNREPORTED_S) == [[3]]
     assert after(job, 60.0) == []
     assert reported(job, STOP) == []
+
+
+ANNOUNCED = Signal("p", "preExitProcess", ("pre exit process",), {3: 1}, "", 0, (1,))
+
+
+@pytest.mark.parametrize("agent", ["dead", "silent"])
+def test_ranks_of_a_device_are_reported_3_seconds_after_their_213(agent: str) -> None:
+    """ClusterD waits for a report without a limit, and without MindIO nobody has made one."""
+    job = scene()
+    assert reported(job, ANNOUNCED) == []
+    if agent == "dead":
+        job.fault(1, 3)
+    assert after(job, job_limits.FAULT_UNREPORTED_S - 0.5) == []
+    assert after(job, 0.5) == [[3]]
+    assert after(job, 60.0) == []
+    assert reported(job, MachineReset(), Subscribed()) == [[3]]
+
+
+@pytest.mark.parametrize("known", [STOP, FaultsReported({3: 1})], ids=["stopped", "reported"])
+def test_ranks_after_their_213_that_clusterd_hears_of_are_not_reported(known: Signal | FaultsReported) -> None:
+    job = scene()
+    assert reported(job, ANNOUNCED, known) == []
+    job.fault(1, 3)
+    assert after(job, 60.0) == []
+
+
+def test_a_next_process_after_the_213_is_not_reported() -> None:
+    job = scene()
+    assert reported(job, ANNOUNCED) == []
+    job.register(1, process="next")
+    assert after(job, 60.0) == []
 
 
 @pytest.mark.parametrize("known", [STOP, FaultsReported({3: 1})], ids=["stopped", "reported"])

@@ -354,6 +354,28 @@ async def test_a_round_that_is_interrupted_begins_again(clusterd: ClusterD, tmp_
         assert clusterd.names[-1] == "ReportProcessFault", "after the subscription, which resets the machine"
 
 
+async def test_the_result_of_a_strategy_ends_its_round(clusterd: ClusterD) -> None:
+    handlers = {
+        "stop_train": lambda call, reports: reports.stop_complete(0, "", call.ranks),
+        "change_strategy": lambda call, reports: reports.result(int(call.params), "", {}, call.text),
+    }
+    async with managed(config(clusterd), framework=HandlerController(handlers)) as (_, manager):
+        faults = manager.job.state.open_faults
+        for uuid, code, open_ranks in (("u", 499, {3: 1}), ("v", 0, {})):
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train", uuid=uuid))
+            order = signal(
+                "changeStrategy", "change_strategy", uuid=uuid, changeStrategy="recover", extraParams=str(code)
+            )
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+            await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STATUS, 1 if code else 2)
+            await until(lambda: not manager.job.state.calls)
+            assert faults.ranks == open_ranks
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+        await until(lambda: faults.subscribed)
+        assert faults.ranks == {}
+
+
 async def test_ranks_that_the_stop_does_not_name_are_reported_again(clusterd: ClusterD) -> None:
     async def again() -> list[list[str]]:
         return await asyncio.to_thread(reported, clusterd, number)

@@ -42,6 +42,7 @@ class Seen:
         held: the call of the controller, or the code of the Workers' command, that is answered once ClusterD is back.
         again: ClusterD was killed, and is back.
         fails: calls that the framework cannot carry out.
+        mute: the framework reports no dead process.
     """
 
     calls: list[str] = field(default_factory=list)
@@ -53,6 +54,7 @@ class Seen:
     held: str = ""
     again: threading.Event = field(default_factory=threading.Event)
     fails: tuple[str, ...] = ()
+    mute: bool = False
 
     @property
     def rests(self) -> bool:
@@ -126,7 +128,7 @@ async def live(leaf: Leaf, seen: Seen, faulty: str) -> None:
                 case 204:
                     done = "switchFail" if str(leaf.node.position.identity) == faulty else "switchOK"
                     await leaf.report("ACTION", 204, done, switchNicUUID=body.extension["switchNicUUID"])
-                case 213:
+                case 213 if not seen.mute:
                     assert seen.reports is not None
                     ranks = dict.fromkeys(map(int, json.loads(body.message)), 1)
                     await asyncio.to_thread(seen.reports.fault_ranks, ranks)
@@ -182,9 +184,9 @@ async def events(process: Process) -> AsyncIterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-async def play(name: str, faulty: str = "", *options: str, slow: bool = False) -> Seen:
+async def play(name: str, faulty: str = "", *options: str, slow: bool = False, mute: bool = False) -> Seen:
     """Play a scenario of the stand-in to its end."""
-    seen, address = Seen(slow=slow), f"127.0.0.1:{free_port()}"
+    seen, address = Seen(slow=slow, mute=mute), f"127.0.0.1:{free_port()}"
     async with (
         clusterd(address, SCENARIOS / f"{name}.yaml", *options) as process,
         asyncio.timeout(END_S),
@@ -235,6 +237,15 @@ async def test_flow(name: str) -> None:
     assert sorted(seen.commands) == sorted(commands)
     assert seen.states[-1:] == (["init"] if seen.states else [])
     assert ("notify kill job" in seen.states) == (name == "kill-master")
+
+
+@pytest.mark.more
+async def test_a_device_whose_processes_no_framework_reports_is_recovered() -> None:
+    """ClusterD waits for a report after its preExitProcess, without a limit."""
+    calls, commands = FLOWS["pre-exit"]
+    seen = await play("pre-exit", mute=True)
+    assert seen.calls == calls
+    assert sorted(seen.commands) == sorted(commands)
 
 
 @pytest.mark.more

@@ -9,7 +9,7 @@ from typing import Final
 
 from taskd_net.demo.job.scenarios import WORKERS
 from taskd_net.demo.job.terms import FAULTY
-from taskd_net.demo.recovery.manager import DIED, ISOLATED, SAYS, WATCHES
+from taskd_net.demo.recovery.manager import ISOLATED, SAYS, WATCHES
 from taskd_net.demo.recovery.stage import INIT
 
 STRATEGIES: Final = "RecoverStrategy retry recover downgrade dump exit"
@@ -283,7 +283,6 @@ FURTHER: Final = (
     Flow(
         "pre-exit",
         _alone(
-            Stop("preExitProcess", DIED, course=RANK_ENDED),
             *_begin("2 3", RANK_REPLACED, 0, 0, RANK_ENDED),
             Stop("wait report process recover status", "recover", 3, 2, RANK_REPLACED),
         ),

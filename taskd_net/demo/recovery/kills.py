@@ -16,7 +16,7 @@ from taskd_net.demo.job.scenarios import AGENTS, ALL, WORKERS
 from taskd_net.demo.job.stage import Missed, Stage
 from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, REGISTERED, REPLY
 from taskd_net.demo.recovery.flows import KILLED, Course, Flow, Stop
-from taskd_net.demo.recovery.manager import AWAY, DIED, REPORTED
+from taskd_net.demo.recovery.manager import AWAY, REPORTED
 from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, FRAMEWORK, HEALTH, INIT, SCENARIOS, RecoveryStage
 
 MGR: Final = "Mgr"
@@ -49,10 +49,9 @@ GIVEN_UP: Final = {
 # ---- the expected course
 
 
-def _whole(flow: Flow, stop: Stop, victim: str) -> Flow:
-    """The flow after a kill. Before a stopTrain the Manager that is killed has not heard of the fault."""
-    known = stop.at in OPEN or (stop.held == DIED and victim == CLUSTERD)
-    return flow.again if flow.again is not None and known else flow
+def _whole(flow: Flow, stop: Stop) -> Flow:
+    """The flow after a kill."""
+    return flow.again if flow.again is not None and stop.at in OPEN else flow
 
 
 def _then(stop: Stop, victim: str) -> tuple[str, ...]:
@@ -112,7 +111,7 @@ def expected(flow: Flow, victim: str) -> Summary:
             total.exits[victim].append("-9")
             if stop.answer and "code" in stop.answer:
                 total.commands.setdefault(CLUSTERD, []).append(f"{stop.answer['code']} {stop.at}")
-        whole = _whole(flow, group[-1], victim)
+        whole = _whole(flow, group[-1])
         total.add(whole, whole.course, len(whole.calls), len(whole.reports))
         total.exits[CLUSTERD].append("0")
     return total.summary()
@@ -182,7 +181,7 @@ def kill_at_each_stage(flow: Flow, victim: str) -> Callable[[Stage], Awaitable[N
                     await stage.until(
                         since.saw(FRAMEWORK, COMMAND, call), f"the framework is to {call} after {stop.at!r}"
                     )
-            whole = _whole(flow, group[-1], victim)
+            whole = _whole(flow, group[-1])
             if group[-1].course == KILLED:
                 await stage.until(killed.saw("Agent/1", COMMAND), "Agent 1 gets its 210")
             if victim == CLUSTERD:
@@ -268,7 +267,7 @@ def _package(flow: Flow) -> dict[str, Any]:
 def _reported_again(base: Mapping[str, Any], at: str) -> Mapping[str, Any]:
     """A scenario after a kill: the fault of a round that was broken off is the Manager's to report, not ClusterD's."""
     first, *rest = base["steps"]
-    if at not in (*OPEN, "preExitProcess") or "fault" not in first or first["fault"].get("pre_exit"):
+    if at not in OPEN or "fault" not in first or first["fault"].get("pre_exit"):
         return base
     return {**base, "steps": [{"when": "wait report stop complete", "change": {}}, *rest]}
 
@@ -292,7 +291,7 @@ def _clusterd_that_stays(flow: Flow, group: tuple[Stop, ...]) -> Mapping[str, ob
     first = base["steps"][0]
     gone = {"when": "unsubscribed", "change": {"waits": {name: waits[name] for name in rests}}}
     last = group[-1]
-    whole = _whole(flow, last, MGR)
+    whole = _whole(flow, last)
     again = base["steps"] if whole is flow else _package(whole)["steps"]
     begin = [] if last.answer else [gone] if last.at == INIT else [first, gone]
     return {

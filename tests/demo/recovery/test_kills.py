@@ -25,7 +25,7 @@ from tests.sim.clusterd.client import SCENARIOS, play, scenario
 
 ALL: Final = (RETRY, RECOVER, *FURTHER)
 FLOWS = pytest.mark.parametrize("flow", ALL, ids=lambda flow: flow.name)
-OUTSIDE: Final = ("pre-exit", "pause-start-agent", "switched-on-later")
+OUTSIDE: Final = ("pause-start-agent", "switched-on-later")
 """Flows with a stage that is no state of ClusterD."""
 
 
