@@ -18,7 +18,6 @@ from taskd_net.cli.probing import as_object, ask, counted, counted_object, failu
 from taskd_net.cli.screen import Screen
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo, Series
-from taskd_net.position import Destination
 
 
 class Summary:
@@ -26,7 +25,7 @@ class Summary:
 
     Attributes:
         sent: probes with an answer, or without one in time.
-        not_asked: the reason why the destination was not probed; empty where it was.
+        not_asked: the reason why the destination, or a part of it, was not probed; empty where all of it was.
     """
 
     def __init__(self) -> None:
@@ -35,15 +34,17 @@ class Summary:
         self._times: list[float] = []
 
     def add(self, echo: Echo) -> None:
-        """Count an answer."""
+        """Count an answer. A node that knows no probes is no loss."""
         self.sent += 1
-        if echo.ok:
+        if not echo.asked:
+            self.not_asked = failure(echo)
+        if echo.ok or not echo.asked:
             self._times.append(echo.seconds)
 
     @property
     def complete(self) -> bool:
-        """True if there were probes, and all of them were answered."""
-        return 0 < self.sent == len(self._times)
+        """True if there were probes, and all of them were answered, by the whole destination."""
+        return 0 < self.sent == len(self._times) and not self.not_asked
 
     def as_object(self, to: str) -> dict[str, object]:
         """The summary for `--json`; times are None without an answer."""
@@ -53,12 +54,12 @@ class Summary:
 
     def as_text(self, to: str) -> str:
         """The summary in the words of ping(8)."""
-        if self.not_asked:
+        if self.not_asked and not self.sent:
             return f"{to}: {self.not_asked}"
         loss = f"{100.0 * (1.0 - len(self._times) / self.sent):.3g} % lost" if self.sent else "nothing lost"
         figures = ", ".join(f"{key.removesuffix('_ms')} {value}" for key, value in self._figures().items())
         return f"{to}: {self.sent} sent, {len(self._times)} answered, {loss}" + (
-            f"; {figures} ms" if self._times else ""
+            (f"; {figures} ms" if self._times else "") + (f"; {self.not_asked}" if self.not_asked else "")
         )
 
     def _figures(self) -> dict[str, float | None]:
@@ -120,7 +121,7 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     \b
     Exit codes:
       0      every probe was answered
-      1      at least one was not: the code of its answer says why
+      1      at least one was not, or not by all of DEST: the code of its answer says why
       2      a flag, a variable, the file or DEST is wrong
       3      nobody at --at who can be asked
 
@@ -129,14 +130,13 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
     series = Series(dest, settings["timeout"], count, interval)
     screen = Screen()
     summary = Summary()
-    one = Destination.of(dest).unicast
 
     async def work(client: NodeClient) -> None:
         about = await client.about()
         if not as_json:
             screen.say(f"PING {dest} from {about.position} at {settings['at']}")
         async for echo in client.ping(series):
-            if one and not echo.asked:
+            if not echo.asked and not echo.receivers:
                 # Its loss would be a figure about nothing.
                 summary.not_asked = failure(echo)
                 return

@@ -48,8 +48,11 @@ class Echo(NamedTuple):
 
     @property
     def asked(self) -> bool:
-        """False if the way ends at a node that knows no probes, which was not probed."""
-        return self.code != Code.CLIENT_ERR or not self.link
+        """False if the way ends at a node that knows no probes, which was not probed.
+
+        For several destinations, false if nothing but that is missing.
+        """
+        return self.code != Code.CLIENT_ERR or not self.link or any(code != self.code for _, code in self.failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -134,6 +135,10 @@ async def test_what_is_missing_and_what_is_frozen(tree: Tree) -> None:
     tree.workers[0].signal(signal.SIGCONT)
 
 
+REASON: Final = "it knows no probes (not a node of taskd_net, or an older one), so it was not asked"
+NOT_ASKED: Final = f"4999 CLIENT_ERR from Worker/0/5: {REASON}"
+
+
 async def test_foreign_child(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/5") as leaf:
@@ -150,6 +155,22 @@ async def test_foreign_child(mesh: Mesh) -> None:
         (summary,) = map(json.loads, output.splitlines())
         assert (code, summary["sent"], summary["loss"]) == (1, 0, None)
         assert "was not asked" in summary["not_asked"]
+        code, output, _ = await run("ping", "Worker/All/All", "--at", mgr.address)
+        (_, said) = output.splitlines()
+        assert (code, said) == (1, f"Worker/All/All: {NOT_ASKED}")
+        await mesh.worker(0, 0, mgr)
+        at = ("--count", 2, "--interval", 0.01, "--at", mgr.address)
+        code, output, _ = await run("ping", "Worker/All/All", *at)
+        (_, one, _, said) = output.splitlines()
+        assert code == 1 and one.endswith(" ms, 1 node answered")
+        assert said.startswith("Worker/All/All: 2 sent, 2 answered, 0 % lost; min ") and said.endswith(f"; {NOT_ASKED}")
+        code, output, _ = await run("ping", "Worker/0/0,5", *at, "--json")
+        *_, summary = map(json.loads, output.splitlines())
+        assert (code, summary["sent"], summary["answered"], summary["loss"]) == (1, 2, 2, 0.0)
+        assert summary["not_asked"] == NOT_ASKED
+        # A node that is missing is a loss.
+        code, output, _ = await run("ping", "Worker/0/0,5,9", *at)
+        assert code == 1 and output.endswith("Worker/0/0,5,9: 2 sent, 0 answered, 100 % lost\n")
         assert leaf.received.empty()
 
 
