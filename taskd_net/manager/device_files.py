@@ -120,9 +120,13 @@ def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[
     except (FileNotFoundError, NotADirectoryError, ValueError):
         present = removed = frozenset()
     written = frozenset(names) - removed
-    new = f"{path}.new"
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    real = Path(path).resolve()  # a link stays one
+    new = f"{real}.new"
+    real.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(open_to_write(new, os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(",".join(sorted(written)) + "\n")
-    Path(new).replace(path)
+        file.flush()
+        # After a loss of power the file could be empty otherwise, and that releases every device.
+        os.fsync(file.fileno())
+    Path(new).replace(real)
     return written, present - frozenset(names)

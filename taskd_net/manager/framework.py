@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from taskd_net import job_limits
-from taskd_net.codes import NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager.threads import OwnThread
 from taskd_net.recover.codes import Code
@@ -64,10 +62,13 @@ class Framework:
     async def close(self) -> None:
         """End the controller, unless a call hangs in it."""
         controller = self._controller
-        if controller is not None and not self._thread.busy:
-            with contextlib.suppress(TimeoutError, NodeError):
-                await self._thread.call(functools.partial(self._end, controller), job_limits.HANDLER_GRACE_S)
-        self._thread.stop()
+        try:
+            if controller is not None and not self._thread.busy:
+                await self._thread.call(controller.close, job_limits.HANDLER_GRACE_S)
+        except Exception as error:  # noqa: BLE001 - a framework's; reported
+            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+        finally:
+            self._thread.stop()
 
     async def serve(self) -> None:
         """Run, and close when the task is cancelled."""
@@ -92,17 +93,11 @@ class Framework:
         try:
             await self._thread.call(work, job_limits.CONTROLLER_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
-            if isinstance(error, TimeoutError):
+            if self._thread.busy:
                 # A call that hangs keeps its thread; the next one gets a new thread.
-                self._thread.stop()
+                self._thread.abandon()
                 self._thread = OwnThread(self._name, application=True)
             self._failed(call, error)
-
-    def _end(self, controller: Controller) -> None:
-        try:
-            controller.close()
-        except Exception as error:  # noqa: BLE001 - a framework's; reported
-            self._log.error("controller_failed", reason=repr(error), exc_info=error)
 
 
 class Unheard(Reports):

@@ -17,6 +17,7 @@ from taskd_net import job_limits
 from taskd_net.codes import TaskdNetError
 from taskd_net.jobs.traffic import Reset
 from taskd_net.logger import get_logger
+from taskd_net.manager.threads import described
 
 OnReset = Callable[[Reset], Awaitable[bool]]
 """Resets a device; returns whether the device is back. It is cancelled when its time has passed."""
@@ -77,17 +78,17 @@ class Resets:
 
     async def _reset(self, reset: Reset) -> None:
         self._log.info("reset_begins", device=reset.device, seconds=reset.limit)
-        done, reason = False, ""
+        done, reason, time = False, "", asyncio.timeout(reset.limit)
         try:
-            async with asyncio.timeout(reset.limit):
-                done = await self._hook(reset)
+            async with time:
+                done = bool(await self._hook(reset))
                 reason = "" if done else "the hook says that the device is not back"
-        except TimeoutError:
-            reason = f"the device is not back within {reset.limit:g} s"
         except ResetFailed as error:
             reason = str(error)
-        except Exception as error:  # noqa: BLE001 - a hook of the user's ends no Manager
-            reason = f"{type(error).__name__}: {error}"
+        except BaseException as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            reason = f"the device is not back within {reset.limit:g} s" if time.expired() else described(error)
         finally:
             del self._running[reset.uuid]
         if done:

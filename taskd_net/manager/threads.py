@@ -29,6 +29,14 @@ def described(error: BaseException) -> str:
         return type(error).__name__
 
 
+def _has_text(error: BaseException) -> bool:
+    """False for an error that a line of the log cannot show."""
+    try:
+        return bool(f"{error}{error!r}")
+    except BaseException:  # noqa: BLE001 - the application's
+        return False
+
+
 class OwnThread:
     """A thread that runs one call after another. Its end is not waited for by the end of the process.
 
@@ -79,7 +87,7 @@ class OwnThread:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - raised at the await
                 # A future takes no StopIteration, and the loop would end by a KeyboardInterrupt.
-                fits = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                fits = isinstance(raised, Exception) and not isinstance(raised, StopIteration) and _has_text(raised)
                 error = raised if fits else RuntimeError(f"it has raised {described(raised)}")
                 error.__traceback__ = raised.__traceback__
             if os.getpid() != process:

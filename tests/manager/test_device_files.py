@@ -79,6 +79,39 @@ async def test_a_name_that_was_removed_meanwhile_does_not_come_back(tmp_path: Pa
     seen.list.close()
 
 
+async def test_a_list_is_on_the_disk_before_it_replaces_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power after the rename could leave an empty list otherwise, which releases every device."""
+    file, done = tmp_path / "separated", list[str]()
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        done.append("on the disk")
+        fsync(descriptor)
+
+    def replaced(path: Path, target: Path) -> Path:
+        done.append("replaced")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    seen = Seen(file)
+    await seen.list.write({"a/1"}, ())
+    assert done == ["on the disk", "replaced"]
+    seen.list.close()
+
+
+async def test_a_list_behind_a_link_is_written_where_it_leads(tmp_path: Path) -> None:
+    shared, link = tmp_path / "shared", tmp_path / "separated"
+    shared.write_text("a/1\n")
+    link.symlink_to(shared)
+    seen = Seen(link)
+    await seen.list.write({"a/1", "a/2"}, {"a/1"})
+    assert link.is_symlink() and shared.read_text() == "a/1,a/2\n"
+    seen.list.close()
+
+
 async def test_a_missing_file_removes_nothing(tmp_path: Path) -> None:
     seen = Seen(tmp_path / "separated")
     await seen.list.write({"a/1"}, {"a/1"})

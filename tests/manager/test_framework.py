@@ -117,3 +117,36 @@ async def test_controller_that_fails_or_hangs_ends_nothing(
     finally:
         go.set()
     assert caplog.text.count("controller_failed") == 2, "the restart, and the end"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(3), "it has raised SystemExit: 3"),
+        (TimeoutError("no answer of the store"), "no answer of the store"),
+        (type("Unprintable", (Exception,), {"__str__": None, "__repr__": None})(), "it has raised Unprintable"),
+    ],
+)
+async def test_controller_that_raises_anything_ends_nothing(
+    error: BaseException, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    started: list[threading.Thread] = []
+
+    class Raising(HandlerController):
+        def start(self, reports: Reports) -> None:
+            started.append(threading.current_thread())
+
+        def close(self) -> None:
+            started.append(threading.current_thread())
+            raise error
+
+    async with managed(JOB, framework=Raising()) as (node, _), leaves(node, agent(0), agent(1)) as (zero, one):
+        for each in (zero, one):
+            await each.register()
+            await each.command()
+        await one.fault(3)
+        assert (await zero.command()).code == 208
+        await until(lambda: "controller_failed" in caplog.text)
+    lines = [record.getMessage() for record in caplog.records if "event=controller_failed " in record.getMessage()]
+    assert len(lines) == 2 and all(said in line for line in lines), "the restart, and the end"
+    assert len(set(started)) == 1, "none of them hangs, so there is one thread"

@@ -85,6 +85,30 @@ async def test_a_hook_that_says_no_or_raises_has_failed() -> None:
     assert await ended(raises) == ("u-1", False, "RuntimeError: no card")
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt: "),
+        (asyncio.CancelledError(), "CancelledError: "),
+        (TimeoutError("no answer of the card"), "TimeoutError: no answer of the card"),
+        (type("Unprintable", (Exception,), {"__str__": None})(), "Unprintable"),
+    ],
+)
+async def test_a_hook_that_raises_anything_has_failed(error: BaseException, reason: str) -> None:
+    async def raises(_: Reset) -> bool:
+        raise error
+
+    assert await ended(raises) == ("u-1", False, reason)
+
+
+async def test_a_hook_that_returns_something_true_has_succeeded() -> None:
+    async def returns(_: Reset) -> bool:
+        return "yes"  # type: ignore[return-value]
+
+    assert await ended(returns) == ("u-1", True, "")
+
+
 async def test_the_end_of_the_manager_ends_a_reset_without_a_word() -> None:
     began = asyncio.Event()
 
