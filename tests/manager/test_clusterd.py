@@ -354,6 +354,17 @@ async def test_a_round_that_is_interrupted_begins_again(clusterd: ClusterD, tmp_
         assert clusterd.names[-1] == "ReportProcessFault", "after the subscription, which resets the machine"
 
 
+async def test_the_global_fault_of_a_round_that_was_reset_is_dropped_with_one_line(
+    clusterd: ClusterD, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with managed(config(clusterd)):
+        ghost = signal("globalFault", "on_global_rank", "fault_nodes_exit", uuid="", nodeRankIds=["1"])
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, ghost, signal("stopTrain", "stop_train"))
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+    assert "ReportRecoverStrategy" not in clusterd.names
+    assert caplog.text.count("clusterd_order_void") == 1
+
+
 async def test_the_result_of_a_strategy_ends_its_round(clusterd: ClusterD) -> None:
     handlers = {
         "stop_train": lambda call, reports: reports.stop_complete(0, "", call.ranks),

@@ -172,6 +172,7 @@ async def test_end_of_a_round_is_no_breakdown(clusterd: ClusterD, caplog: pytest
     assert caplog.text.count("clusterd_round_over") == 3
     assert caplog.text.count("clusterd_subscribed") == 1
     assert "clusterd_lost" not in caplog.text and "clusterd_stream_lost" not in caplog.text
+    assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
 async def test_two_clients_of_one_job_do_not_fight_without_a_pause(
@@ -215,6 +216,21 @@ async def test_init_comes_before_the_stream_of_the_profiling_switch(clusterd: Cl
             clusterd.start()
             await asyncio.to_thread(clusterd.wait_for, rpcs.PROFILING, number + 1)
             assert clusterd.names[before:].index("Init") < clusterd.names[before:].index(rpcs.PROFILING.name)
+
+
+async def test_the_stream_of_the_profiling_switch_waits_for_the_answer_to_init(clusterd: ClusterD) -> None:
+    early: list[bool] = []
+
+    def init() -> int:
+        looks = (rpcs.PROFILING.name in clusterd.names or pause.wait(0.01) for _ in range(50))
+        early.append(any(looks))
+        return 0
+
+    pause = threading.Event()
+    clusterd.answers["Init"].append(init)
+    async with running(clusterd, operations=True):
+        await asyncio.to_thread(clusterd.wait_for_stream, rpcs.PROFILING)
+    assert early == [False]
 
 
 async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
