@@ -194,7 +194,7 @@ torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data l
 mindspore: .venv-mindspore/stamp  ## msrun of mindspore 2.10 under the Manager and the platform's files, and the demo (ARGS="-k plugin")
 	@if [ "$$(cat .venv-mindspore/stamp)" = without ]; then \
 	  echo "make mindspore: skipped, because mindspore cannot be installed here ($(MINDSPORE))"; else \
-	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/demo/mindspore $(ARGS); fi
+	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/demo/mindspore tests/api/test_devices.py $(ARGS); fi
 
 # The default builds bring several GB of CUDA libraries each. With builds for CPUs: PIP_EXTRA_INDEX_URL=(their index) make torch-range
 torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and trainings with a killed worker

@@ -11,18 +11,22 @@ from __future__ import annotations
 import os
 import pkgutil
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from taskd_net.api.duties import DeviceCall, Outcome, SwitchNic
 from taskd_net.api.member import log
 from taskd_net.untrusted import natural
 
 _SWITCHES: Final = {
-    "pt": "torch_npu.npu._comm_switch_nic",
-    "ms": "mindspore.communication.management._comm_switch_nic",
+    "pt": "torch_npu.npu:_comm_switch_nic",
+    "ms": "mindspore.communication.management:_comm_switch_nic",
 }
-_DETECTS: Final = {"pt": "torch_npu.npu.stress_detect", "ms": "mindspore.utils.stress_detect"}
-_SET_DEVICE: Final = "torch_npu.npu.set_device"
+_DETECTS: Final = {"pt": "torch_npu.npu:stress_detect", "ms": "mindspore.utils:stress_detect"}
+NAMES: Final = {framework: (_SWITCHES[framework], _DETECTS[framework]) for framework in ("pt", "ms")}
+"""The functions of each framework, after the module that has them: a submodule of MindSpore has the same name as its
+function."""
+
+_SET_DEVICE: Final = "torch_npu.npu:set_device"
 _DEVICES_MOST: Final = 1024
 
 
@@ -36,7 +40,7 @@ def perform(framework: str, call: DeviceCall) -> Outcome:
     switches = isinstance(call, SwitchNic)
     name = (_SWITCHES if switches else _DETECTS)[framework]
     try:
-        function: Callable[..., object] = pkgutil.resolve_name(name)
+        made = function(name)
         if framework == "pt":
             _use_own_device()
     except Exception as error:  # noqa: BLE001 - not installed, or its import fails: both are a failed call
@@ -44,19 +48,32 @@ def perform(framework: str, call: DeviceCall) -> Outcome:
         return Outcome.FAILED
     try:
         if isinstance(call, SwitchNic):
-            return Outcome.OK if function(list(call.ranks), list(call.ops)) else Outcome.FAILED
-        return _outcome(function(call.kind))
+            return Outcome.OK if made(list(call.ranks), list(call.ops)) else Outcome.FAILED
+        return _outcome(made(call.kind))
     except Exception as error:
         log.error("device_call_failed", call=name, reason=repr(error), exc_info=error)
         # A stress test raises where the device's voltage has not come back.
         return Outcome.FAILED if switches else Outcome.VOLTAGE
 
 
+def function(name: str) -> Callable[..., object]:
+    """The function of a framework.
+
+    Raises:
+        ImportError, AttributeError: the framework is not installed, or has no such function.
+        TypeError: what has the name is no function.
+    """
+    found = pkgutil.resolve_name(name)
+    if not callable(found):
+        raise TypeError(f"{name} is {found!r}; expected a function")
+    return cast("Callable[..., object]", found)
+
+
 def _use_own_device() -> None:
     """Give this thread the rank's own device; a new thread has device 0."""
     device = natural(os.environ.get("LOCAL_RANK", ""), _DEVICES_MOST)
     if device is not None:
-        pkgutil.resolve_name(_SET_DEVICE)(device)
+        function(_SET_DEVICE)(device)
 
 
 def _outcome(value: Any) -> Outcome:

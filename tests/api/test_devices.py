@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -41,14 +42,27 @@ class Device:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Device:
-    """Have both packages."""
+    """Have both packages, with the modules of the real ones: a function of MindSpore has the name of its module."""
     device = Device()
-    torch_npu, mindspore = ModuleType("torch_npu"), ModuleType("mindspore")
-    torch_npu.npu = device  # type: ignore[attr-defined]
-    mindspore.communication = SimpleNamespace(management=device)  # type: ignore[attr-defined]
-    mindspore.utils = device  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch_npu", torch_npu)
-    monkeypatch.setitem(sys.modules, "mindspore", mindspore)
+    functions = {
+        "torch_npu": (),
+        "torch_npu.npu": ("_comm_switch_nic", "set_device", "stress_detect"),
+        "mindspore": (),
+        "mindspore.communication": (),
+        "mindspore.communication.management": ("_comm_switch_nic",),
+        "mindspore.utils": (),
+        "mindspore.utils.stress_detect": ("stress_detect",),
+    }
+    for name, names in functions.items():
+        module = ModuleType(name)
+        module.__path__ = []
+        for each in names:
+            setattr(module, each, getattr(device, each))
+        monkeypatch.setitem(sys.modules, name, module)
+        package, _, own = name.rpartition(".")
+        if package:
+            setattr(sys.modules[package], own, module)
+    sys.modules["mindspore.utils"].stress_detect = device.stress_detect  # type: ignore[attr-defined]
     return device
 
 
@@ -99,3 +113,23 @@ def test_package_that_is_not_installed(
         monkeypatch.setitem(sys.modules, name, None)
     assert devices.perform(framework, call) is Outcome.FAILED
     assert "ModuleNotFoundError" in failures.only()
+
+
+def test_what_is_no_function_is_a_failed_call_and_no_voltage(
+    failures: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    monkeypatch.setattr(sys.modules["mindspore.utils"], "stress_detect", sys.modules["mindspore.utils.stress_detect"])
+    assert devices.perform("ms", Detect("aic")) is Outcome.FAILED
+    assert "expected a function" in failures.only()
+
+
+@pytest.mark.mindspore
+def test_real_mindspore_has_each_function_with_these_parameters() -> None:
+    mindspore = pytest.importorskip("mindspore", reason="mindspore is not installed here")
+    found = {name: devices.function(name) for name in devices.NAMES["ms"]}
+    assert mindspore.__version__
+    assert {name: list(inspect.signature(each).parameters) for name, each in found.items()} == {
+        "mindspore.communication.management:_comm_switch_nic": ["global_ranks", "use_backup"],
+        "mindspore.utils:stress_detect": ["detect_type"],
+    }
