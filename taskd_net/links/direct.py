@@ -32,7 +32,6 @@ from taskd_net.link_limits import (
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket
-from taskd_net.links.flushes import flushes
 from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.peer import Peer
 from taskd_net.links.session import Host, Session, rouse
@@ -89,7 +88,6 @@ class DirectLink(BatchedLink):
         self._socket = pipe
         self._beside: Beside | None = None
         self.unsaid: list[bytes] = []
-        self._flushes = flushes()
         self._large = LargeWriter(self._flushes.large, DIRECT_LARGE_AHEAD)
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()

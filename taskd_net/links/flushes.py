@@ -1,4 +1,4 @@
-"""The direct links of one event loop: the order in which they write, and what they share.
+"""The links of one event loop: the order in which direct ones write, and what all of them share.
 
 A link that has something to write is flushed at the end of the read that brought it, or in the next turn of the loop.
 """
@@ -59,7 +59,7 @@ class Flushes:
 
 
 _FLUSHES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, ref[Flushes]]] = WeakKeyDictionary()
-"""By loop. The sockets hold them: they hold the loop, which would else never be freed."""
+"""By loop. The sockets and sessions hold them: they hold the loop, which would else never be freed."""
 
 
 def flushes() -> Flushes:

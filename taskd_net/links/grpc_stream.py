@@ -171,7 +171,9 @@ class IncomingStream:
 
     def session(self, link: Link) -> Session[bytes]:
         """Make the session of the link."""
-        return self._make(link, ServerPipe(self._context))
+        session = self._make(link, ServerPipe(self._context))
+        session.place = self.remote.place
+        return session
 
     async def accept(self, joined: bool | None) -> None:
         """Tell the child that the stream stands."""

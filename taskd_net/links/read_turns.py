@@ -1,4 +1,4 @@
-"""Turns of the direct links of one event loop in which received bytes are decided on.
+"""Turns of the links of one event loop in which received bytes are decided on.
 
 A read is decided on at once, as long as the reads of one turn of the loop have not taken too long together, and none of
 the same process waits. Other reads wait here, and so does what a link has left after its time. In each turn of the loop
@@ -19,8 +19,8 @@ _BEGUN: Final = -1
 """In the place of a size, for the rest of a batch. A thousand batches that have begun would hold as many messages."""
 
 
-class Socket(Protocol):
-    """A socket with received bytes.
+class Readable(Protocol):
+    """A socket, or a stream of gRPC, with received bytes.
 
     Attributes:
         place: the process or the machine at the other end.
@@ -39,29 +39,29 @@ class _Place:
 
     def __init__(self) -> None:
         # The sockets that have waited longest come first.
-        self._by_age: OrderedDict[Socket, int] = OrderedDict()
+        self._by_age: OrderedDict[Readable, int] = OrderedDict()
         # The same by the magnitude of their bytes.
-        self._by_size: dict[int, OrderedDict[Socket, None]] = {}
+        self._by_size: dict[int, OrderedDict[Readable, None]] = {}
         self._smallest = False
 
     def __bool__(self) -> bool:
         return bool(self._by_age)
 
-    def add(self, socket: Socket, size: int) -> None:
+    def add(self, socket: Readable, size: int) -> None:
         """Add a socket with so many bytes, or with the rest of a batch."""
         magnitude = self._by_age[socket] = _BEGUN if size == _BEGUN else size.bit_length()
         if magnitude == _BEGUN:
             self._by_age.move_to_end(socket, last=False)
         self._by_size.setdefault(magnitude, OrderedDict())[socket] = None
 
-    def remove(self, socket: Socket) -> None:
+    def remove(self, socket: Readable) -> None:
         """Remove a socket."""
         magnitude = self._by_age.pop(socket)
         del self._by_size[magnitude][socket]
         if not self._by_size[magnitude]:
             del self._by_size[magnitude]
 
-    def next(self) -> Socket:
+    def next(self) -> Readable:
         """The one with the rest of a batch; else the smallest and the oldest in turns."""
         self._smallest = not self._smallest
         return next(iter(self._by_size[min(self._by_size)] if self._smallest else self._by_age))
@@ -82,7 +82,7 @@ class ReadTurns:
         # Seconds that the reads of this turn of the loop have taken, with the work that they have left to tasks.
         self._spent = 0.0
         self._until = 0.0
-        self.waiting: dict[Socket, str] = {}
+        self.waiting: dict[Readable, str] = {}
         self._places: OrderedDict[str, _Place] = OrderedDict()
         self._due = False
 
@@ -109,7 +109,7 @@ class ReadTurns:
         self._spent += now - began + left
         self._until = now + link_limits.DIRECT_TURN_GAP_S
 
-    def wait(self, socket: Socket, size: int = _BEGUN) -> None:
+    def wait(self, socket: Readable, size: int = _BEGUN) -> None:
         """Let a socket wait for its turn.
 
         Args:
@@ -125,7 +125,7 @@ class ReadTurns:
             self._due = True
             self._loop.call_soon(self._serve)
 
-    def drop(self, socket: Socket) -> None:
+    def drop(self, socket: Readable) -> None:
         """Forget a socket, if it waits."""
         name = self.waiting.pop(socket, None)
         if name is not None:

@@ -9,8 +9,10 @@ without waiting; one task writes the queue, and one task reads.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence, Sized
+from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from taskd_net import limits
@@ -20,12 +22,13 @@ from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
+from taskd_net.links.flushes import flushes
 from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.turns import Turns
 from taskd_net.logger import Logger
 from taskd_net.position import Position
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sized)
 
 End: TypeAlias = Callable[[int, Position], None]
 """Ends a span with the code of the answer and the position that it comes from."""
@@ -107,6 +110,7 @@ class Session(ABC, Generic[T]):
         kind: the name of its kind of link.
         probed: as in `Kind`.
         by_calls: messages of the other end come by unary calls, which gRPC hands over one by one.
+        place: at a parent, the machine at the other end, for the turns of reads; empty at a child.
         successor: the session that has taken over.
         why: at a child, the reason for which the link is of no better kind, for people; empty for the best one.
         upstream: at a child with several addresses of a parent, the one in use, and the reasons against others.
@@ -118,6 +122,7 @@ class Session(ABC, Generic[T]):
     by_calls = False
     why = ""
     upstream = ""
+    place = ""
     # Slices of the last item that are still to be taken in.
     _rest: Sequence[object] = ()
 
@@ -138,6 +143,10 @@ class Session(ABC, Generic[T]):
         self._closed = False
         self._paused = False
         self._left = False
+        self._flushes = flushes()
+        # The item that waits for its turn of reads, and the end of that.
+        self._next: Callable[[], None] | None = None
+        self._taken_in: asyncio.Future[None] | None = None
         self._quiet: asyncio.Future[None] | None = None
         self.successor: Self | None = None
         self.over = asyncio.Event()
@@ -338,22 +347,51 @@ class Session(ABC, Generic[T]):
         left = False
         try:
             while (data := await self._pipe.read()) is not None:
-                self._take_in(data)
+                began = time.monotonic()
+                if not self.place or self._flushes.reads.begin(self.place, began):
+                    self._take_in(data)
+                    self._flushes.reads.ended(began, time.monotonic())
+                else:
+                    await self._in_turn(partial(self._take_in, data), len(data))
                 # Not kept while the next one is awaited: an idle link would hold a large message, an ended one too.
                 data = None
                 while self._rest:
                     # Other links have their turn between two slices.
-                    await asyncio.sleep(0)
-                    self._take_in_rest()
+                    if self.place:
+                        await self._in_turn(self._take_in_rest)
+                    else:
+                        await asyncio.sleep(0)
+                        self._take_in_rest()
             left = self._pipe.complete
         except Exception:
             # A fault of this package: seen in the log, and the link begins again with a new stream.
             self._host.log.exception("link_failed", peer=str(self.peer))
         finally:
+            self._flushes.reads.drop(self)
             if left:
                 self.left()
             else:
                 self.close()
+
+    async def _in_turn(self, take: Callable[[], None], *size: int) -> None:
+        """Take in an item of this size, or without a size the rest of one, when its turn has come."""
+        self._next, self._taken_in = take, self._loop.create_future()
+        self._flushes.reads.wait(self, *size)
+        await self._taken_in
+
+    def go_on(self) -> None:
+        """Take in what waits for its turn."""
+        assert self._next is not None and self._taken_in is not None
+        began, take, taken_in = time.monotonic(), self._next, self._taken_in
+        self._next = None
+        try:
+            take()
+        except Exception as error:  # noqa: BLE001 - raised in the reader
+            taken_in.set_exception(error)
+        else:
+            rouse(taken_in)
+        finally:
+            self._flushes.reads.ended(began, time.monotonic())
 
 
 def rouse(sleeper: asyncio.Future[None] | None) -> None:

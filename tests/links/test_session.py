@@ -1,12 +1,18 @@
 """One stream from either end: one writer, one reader, and how they end."""
 
 import asyncio
+import time
+from typing import Any
 
 import pytest
 
-from taskd_net import Code
+from taskd_net import Code, link_limits
+from taskd_net.links.flushes import flushes
+from tests.links.cable import Cable
+from tests.links.pipes import frame
 from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.wire import Wire
+from tests.polling import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -56,3 +62,59 @@ async def test_wire_that_is_frozen_for_a_moment_loses_nothing(mesh: Mesh) -> Non
         assert {ack.code for ack in await soon(asyncio.gather(*sends))} == {0}
         assert sorted(await worker.take_all(100)) == sorted(await mgr.take_all(100))
         assert mesh.count("upstream_lost") == 0
+
+
+# ---- turns of reads
+
+
+UP = frame(src="Worker/0/0", to="Mgr").data
+
+
+async def test_item_waits_while_the_reads_of_a_turn_have_taken_their_time(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, waited = flushes().reads, list[tuple[Any, ...]]()
+    wait = reads.wait
+
+    def note(*waits: Any) -> None:
+        waited.append(waits)
+        wait(*waits)
+
+    monkeypatch.setattr(reads, "wait", note)
+    cable.link.place = "10.0.0.7"
+    cable.comes_in((UP, 3000))
+    await cable.pipe.settled()
+    assert (len(cable.node.delivered), waited) == (1, [])
+    reads.ended(0.0, time.monotonic() + 60.0)
+    cable.comes_in((frame(uuid="v", src="Worker/0/0", to="Mgr").data, 3000))
+    await cable.pipe.settled()
+    ((link, size),) = waited
+    assert link is cable.link and size > len(UP)
+    assert len(cable.node.delivered) == 2
+
+
+async def test_fault_in_a_turn_ends_the_link(
+    cable: Cable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    cable.link.place = "10.0.0.7"
+    monkeypatch.setattr(cable.link, "_take_in", fail)
+    flushes().reads.ended(0.0, time.monotonic() + 60.0)
+    cable.comes_in((UP, 3000))
+    await soon(cable.running)
+    assert "link_failed" in caplog.text
+
+
+async def test_link_that_ends_waits_for_no_turn(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = flushes().reads
+    with monkeypatch.context() as patch:
+        patch.setattr(link_limits, "DIRECT_TURN_S", 0.0)
+        cable.link.place = "10.0.0.7"
+        cable.comes_in((UP, 3000))
+        await until(lambda: cable.link in reads.waiting)
+        cable.link.abort()
+        await soon(cable.running)
+        await until(lambda: not reads.waiting)
+    assert not cable.node.delivered

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.attacks import ATTACKS, answers, batches, positions
+from tests.security.attacks import ATTACKS, answers, batches, positions, positions_calls
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -35,7 +35,12 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
     many positions join slowly."""
     if name in LATER:
         return [pytest.mark.matrix]
-    long = ATTACKS[name].from_above or "announcements" in name or name in positions.ATTACKS
+    long = (
+        ATTACKS[name].from_above
+        or "announcements" in name
+        or name in positions.ATTACKS
+        or name in positions_calls.ATTACKS
+    )
     return [pytest.mark.more] if long else []
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.security.attacks import ATTACKS
 from tests.security.attacks.attack import ALL_BYTES
-from tests.security.attacks.positions import ATTACKS
 from tests.security.bystander.stand import Stand
 
 pytestmark = pytest.mark.timeout(180)
@@ -23,7 +23,7 @@ TURN_S = 0.3
 """Seconds of one turn of the loop; with a turn of each link's own 0.8 s and more."""
 
 
-@pytest.mark.parametrize("name", ["positions-messages", "positions-answers"])
+@pytest.mark.parametrize("name", ["positions-messages", "positions-answers", "positions-batched-messages-64"])
 async def test_flood_of_every_position_leaves_others_their_turns(tmp_path: Path, name: str) -> None:
     async with Stand(tmp_path, metered=True, one_session=True) as stand:
         async with aclosing(ATTACKS[name].strikes(stand, count=COUNT)) as strikes:  # type: ignore[call-arg]
