@@ -193,6 +193,10 @@ FIRST_RULES_S: Final = 5.0
 """Seconds that the first reports wait for the first look at the rules for faults of devices. A look takes milliseconds;
 a disk that hangs must not stop a job."""
 
+REMOVED_S: Final = 0.5
+"""Seconds after which names that are missing in the list of separated devices have been removed: a file that somebody
+rewrites in place is empty for a moment. Less than `STORE_S`, in which the list is written."""
+
 RESET_LOOK_S: Final = 1.0
 """Seconds between two looks at the reset file where nothing tells of its changes. A look is one call of `stat`."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +54,8 @@ def read_names(text: str) -> frozenset[str]:
 class SeparatedList:
     """The list of separated devices, as a file.
 
-    A missing or unreadable file releases nothing, and is written again.
+    A missing or unreadable file releases nothing, and is written again. A name is removed when two looks miss it, with
+    `job_limits.REMOVED_S` between.
 
     Args:
         path: the file.
@@ -70,14 +72,22 @@ class SeparatedList:
         self._thread = OwnThread(f"writes {path}")
         self._failed = False
         self._written = frozenset[str]()
+        # The names at the last look, and those that have been told.
+        self._read: frozenset[str] | None = None
+        self._read_at = 0.0
+        self._told = frozenset[str]()
 
     async def watch(self) -> None:
         """Look at the file when it changes, without end."""
         await watch(self._path, self._look, lambda found: self._seen(found[0]))
 
     def _look(self) -> tuple[frozenset[str] | None] | None:
+        now = time.monotonic()
         if (names := self._file.look()) is not None:
-            return (names,)
+            self._read, self._read_at = names, now
+        if self._read is not None and (self._told <= self._read or now - self._read_at >= job_limits.REMOVED_S):
+            self._told, self._read = self._read, None
+            return (self._told,)
         return (None,) if self._failed or self._file.missing else None
 
     async def write(self, names: Collection[str], listed: Collection[str]) -> None:
@@ -101,7 +111,7 @@ class SeparatedList:
         if added := added - self._written:
             reason = "only the Manager adds names; people remove them"
             self._log.warning("separated_names_undone", devices=",".join(sorted(added)[:16]), reason=reason)
-        self._written = written
+        self._written = self._told = written
         self._seen(written)
 
     def _unreadable(self, file: str, reason: str) -> None:
@@ -112,10 +122,17 @@ class SeparatedList:
         self._thread.stop()
 
 
+def _read(path: str) -> frozenset[str]:
+    return read_names(read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data.decode())
+
+
 def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Replace the file in one step. Returns the names in it, and those of others that are no longer there."""
     try:
-        present = read_names(read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data.decode())
+        present = _read(path)
+        if not present.issuperset(listed):
+            time.sleep(job_limits.REMOVED_S)
+            present |= _read(path)
         removed = frozenset(listed) - present
     except (FileNotFoundError, NotADirectoryError, ValueError):
         present = removed = frozenset()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from taskd_net import job_limits
 from taskd_net.logger import get_logger
 from taskd_net.manager.device_files import SeparatedList, read_names, read_ranks
 from tests.polling import until
@@ -139,6 +140,22 @@ async def test_a_change_of_the_file_is_seen(tmp_path: Path) -> None:
     await until(lambda: seen.names[-1:] == [frozenset()])
     watching.cancel()
     await asyncio.wait([watching])
+    seen.list.close()
+
+
+async def test_a_list_that_is_rewritten_in_place_releases_nothing(tmp_path: Path) -> None:
+    """An editor empties the file before it writes; a look, or a write of ours, may come between."""
+    file = tmp_path / "separated"
+    seen = Seen(file)
+    await seen.list.write({"a/1", "a/2"}, ())
+    seen.names.clear()
+    file.write_text("")
+    assert seen.list._look() is None
+    writing = asyncio.create_task(seen.list.write({"a/1", "a/2", "a/3"}, {"a/1", "a/2"}))
+    await asyncio.sleep(job_limits.REMOVED_S / 2)
+    file.write_text("a/2\n")
+    await writing
+    assert file.read_text() == "a/2,a/3\n" and seen.names == [{"a/2", "a/3"}]
     seen.list.close()
 
 
