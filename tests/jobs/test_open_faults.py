@@ -415,3 +415,13 @@ def test_a_stop_that_comes_again_is_compared_once() -> None:
     assert faults.take(STOP) == {2: 1}
     assert faults.take(STOP) == {}
     assert faults.ranks == {2: 1, 3: 1}
+
+
+@pytest.mark.parametrize("stop", [STOP, PAUSE], ids=["stopped", "paused"])
+def test_a_kill_master_leaves_nothing_to_report_also_for_a_launcher(stop: Signal) -> None:
+    """A Manager ends its controller besides, which is an answer of its own."""
+    faults = OpenFaults()
+    faults.take(stop)
+    faults.take(Signal("u", "killMaster", ("killMaster",)))
+    faults.end()
+    assert (faults.strategy, faults.begin()) == ("", {})
