@@ -58,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,10 @@ test: .venv/stamp-compiled  ## run the tests with the newest dependencies (ARGS=
 
 more: .venv/stamp-test  ## run the tests that make `make test` too long: further links, loads, any bytes, whole demos, and the benchmarks
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m $(MORE) $(ARGS)
+
+# Half of the data loaders: beside busy processes each takes minutes.
+slow: more oldest  ## what is too long for each change, and runs before a release: `make more`, `make oldest` and a data loader of PyTorch
+	@$(MAKE) --no-print-directory torch ARGS="-k under_traffic"
 
 # Not `pytest --cov=taskd_net.core`: coverage imports the package to find that, forgets it, and grpc is imported twice.
 coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach every branch of it
