@@ -18,22 +18,25 @@ class Content(NamedTuple):
     mode: int
 
 
-def read_file(path: str | Path, most: int, seconds: float) -> Content:
+def read_file(path: str | Path, most: int, seconds: float, *, regular: bool = False) -> Content:
     """Read a whole file; the path may lead to a FIFO, a device or a folder.
 
     Args:
         path: the file.
         most: bound on its bytes.
         seconds: bound on the wait. A network file system that hangs can take longer.
+        regular: refuse a FIFO and a device. These have no content that lasts: an empty read says nothing about them.
 
     Raises:
-        OSError: it cannot be opened or read.
+        OSError: it cannot be opened or read, or is not regular as demanded.
         ValueError: the path has a NUL, the file has more bytes, or its end did not come in time.
     """
     give_up_at = time.monotonic() + seconds
     # Without O_NONBLOCK, opening a FIFO waits for whoever writes into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
+        if regular and not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, f"it is a {_kind(mode)}; expected a regular file")
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
         data = bytearray()
@@ -51,6 +54,10 @@ def read_file(path: str | Path, most: int, seconds: float) -> Content:
     finally:
         os.close(descriptor)
     raise ValueError(f"it has more than {most} bytes")
+
+
+def _kind(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device"
 
 
 def open_to_write(path: str | Path, flags: int = 0) -> int:

@@ -35,6 +35,15 @@ def test_devices(tmp_path: Path) -> None:
         read_file(tmp_path / "nobody", 10, 5.0)
 
 
+def test_what_is_no_regular_file_is_refused_on_demand(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    assert read_file(tmp_path / "file", 10, 5.0, regular=True).data == b"x"
+    os.mkfifo(tmp_path / "fifo")
+    for path, kind in ((tmp_path / "fifo", "FIFO"), (tmp_path, "folder"), ("/dev/null", "device")):
+        with pytest.raises(OSError, match=f"it is a {kind}; expected a regular file"):
+            read_file(path, 10, 5.0, regular=True)
+
+
 def test_fifo_that_nobody_writes_into_is_given_up(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

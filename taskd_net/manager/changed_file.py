@@ -12,6 +12,16 @@ from taskd_net.bounded_file import read_file
 T = TypeVar("T")
 
 
+def read_small(path: str | Path) -> bytes:
+    """Read a small regular file.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+        ValueError: it is too large, or the path has a NUL.
+    """
+    return read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S, regular=True).data
+
+
 class ChangedFile(Generic[T]):
     """Looks at a file. Its methods block for a bounded time, and run in one thread at a time.
 
@@ -36,11 +46,11 @@ class ChangedFile(Generic[T]):
         """The value, if the file has changed since the last look; None if not.
 
         A file that is missing, or that cannot be read, counts as unchanged; the latter with one warning until it can be
-        read again.
+        read again. A FIFO or a device cannot be read here.
         """
         self.missing = False
         try:
-            data = read_file(self._path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
+            data = read_small(self._path)
             value = None if data == self._data else self._parse(data.decode())
         except (FileNotFoundError, NotADirectoryError):
             self.missing = True

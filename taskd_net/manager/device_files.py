@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskd_net import job_limits
-from taskd_net.bounded_file import open_to_write, read_file
+from taskd_net.bounded_file import open_to_write
 from taskd_net.codes import NodeError
 from taskd_net.faults.events import device_name
-from taskd_net.manager.changed_file import ChangedFile
+from taskd_net.manager.changed_file import ChangedFile, read_small
 from taskd_net.manager.threads import OwnThread
 from taskd_net.manager.watching import watch
 from taskd_net.untrusted import json_value, shown
@@ -54,7 +54,8 @@ def read_names(text: str) -> frozenset[str]:
 class SeparatedList:
     """The list of separated devices, as a file.
 
-    A missing or unreadable file releases nothing, and is written again. A name is removed when two looks miss it, with
+    A missing or unreadable file releases nothing, and is written again, but for a folder, FIFO or device, which is left
+    as it is. A name is removed when two looks miss it, with
     `job_limits.REMOVED_S` between.
 
     Args:
@@ -123,7 +124,7 @@ class SeparatedList:
 
 
 def _read(path: str) -> frozenset[str]:
-    return read_names(read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data.decode())
+    return read_names(read_small(path).decode())
 
 
 def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
