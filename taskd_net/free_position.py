@@ -29,7 +29,8 @@ def tool_position(node: int | None, tls: Tls | None) -> Position:
         tls: files of the tool.
 
     Returns:
-        A tool of every node, with a certificate for all Agents; else of the node; else a free position.
+        A tool of every node, with a certificate for all Agents; else of a node that it names, `node` before others, so
+        that the Manager can say what it refuses; else a free position.
 
     Raises:
         ConfigError: a file of `tls` is refused, or there is no node, and the certificate names several.
@@ -45,5 +46,5 @@ def tool_position(node: int | None, tls: Tls | None) -> Position:
     if node is None and len(named) > 1:
         ranks = ", ".join(sorted(named, key=int))
         raise ConfigError(f"node is None; expected one of {ranks}, whose Agents {tls.client_crt!r} names")
-    found = int(next(iter(named))) if node is None and named else node
+    found = node if not named or str(node) in named else int(min(named, key=int))
     return free_position() if found not in TOOL_NODES else Position.agent(chance.choice(tool_ranks(found)))

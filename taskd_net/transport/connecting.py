@@ -213,7 +213,9 @@ class Connector:
         approach.answered(usual, self._host.now() - began)
         if not ack.ok:
             refused = NoPlace if ack.code == Code.EXCEED_MAX_REGISTRY_NUM else Failed
-            raise refused(f"Register was refused: {describe(ack.code)}")
+            unnamed = f"; or the parent proves claims, and the certificate names no {self._router.position}"
+            why = unnamed if ack.code == Code.NIL_POSITION else ""
+            raise refused(f"Register was refused: {describe(ack.code)}{why}")
         return ack.src, peers.of_parent(metadata)
 
     async def _in_words(self, error: grpc.aio.AioRpcError) -> str:

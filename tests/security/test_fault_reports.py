@@ -154,8 +154,11 @@ async def test_tools_report_about_the_node_of_their_certificate(job: Job) -> Non
     assert await run(*report, "host-b/npu-0", *one) == (0, "0 OK from Mgr/0\n", "")
     code, output, errors = await run(*report, "host-a/npu-0", *one)
     assert (code, output.partition(" ")[0], errors) == (1, "4999", "")
-    code, _, errors = await run(*report, "host-a/npu-0", "--node", 0, "--timeout", 1, *one)
-    assert code == 3 and "4002" in errors, "a tool of node 0 needs the name of its Agent"
+    assert output.endswith("Why: the line fault_refused in the Manager's log\n")
+    code, output, _ = await run(*report, "host-a/npu-0", "--node", 0, *one)
+    assert (code, output.partition(" ")[0]) == (1, "4999"), "a tool of node 0 needs the name of its Agent"
+    code, _, errors = await run(*report, "host-a/npu-0", "--node", 0, "--timeout", 1, *job.flags("Worker/0/*"))
+    assert code == 3 and "4002" in errors and "the certificate names no Agent/" in errors
     assert await job.devices() == ["1/Ascend910-3", "host-b/npu-0"]
     assert (await run(*report, "host-a/npu-0", *every))[0] == 0
     for flags in (one, every):
@@ -206,6 +209,7 @@ def test_positions_of_tools_follow_their_certificates(tmp_path: Path) -> None:
         return tool_of(position)
 
     assert found(None, "Agent/1") == found(1, "Agent/1") == found(1, "Agent/0", "Agent/1") == "1"
+    assert found(1, "Agent/2") == found(1, "Agent/5", "Agent/2") == "2", "the Manager says what it refuses"
     assert found(None, "*/3/*") == found(None, "Worker/1/*", "Agent/3") == "3"
     assert found(None, "Agent/*") == found(7, "Agent/*") == found(None, "Agent/1", "*/*/*") == "All"
     assert found(None, "Worker/1/*") is None and found(100_000, "Agent/100000") is None

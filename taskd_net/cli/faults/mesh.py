@@ -22,7 +22,7 @@ from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config, tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
-from taskd_net.codes import ArgumentError
+from taskd_net.codes import ArgumentError, Code
 from taskd_net.faults.events import FaultKind, Severity, read_event
 from taskd_net.free_position import tool_position
 from taskd_net.jobs.device_reports import DeviceReport, release_body
@@ -184,5 +184,8 @@ def _send(ctx: click.Context, body: Body, node: int | None) -> None:
     if isinstance(ack, str):
         say(f"Error: {explained(ctx, ack)}", err=True)
         sys.exit(NOT_JOINED)
-    say(f"0 OK from {ack.src}" if ack.ok else failure(ack))
+    if ack.code == Code.CLIENT_ERR:
+        say(f"{failure(ack)}. Why: the line fault_refused in the Manager's log")
+    else:
+        say(f"0 OK from {ack.src}" if ack.ok else failure(ack))
     sys.exit(0 if ack.ok else 1)
