@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,9 +144,23 @@ def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[
     new = f"{real}.new"
     real.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(open_to_write(new, os.O_TRUNC), "w", encoding="utf-8") as file:
+        _give_rights(real, file.fileno())
         file.write(",".join(sorted(written)) + "\n")
         file.flush()
         # After a loss of power the file could be empty otherwise, and that releases every device.
         os.fsync(file.fileno())
     Path(new).replace(real)
     return written, present - frozenset(names)
+
+
+def _give_rights(old: Path, descriptor: int) -> None:
+    """Give a new file the owner, group and mode of the old one, as far as this process may, so its editors stay."""
+    try:
+        status = old.stat()
+    except FileNotFoundError:
+        return
+    for owner, group in ((-1, status.st_gid), (status.st_uid, -1)):
+        with suppress(OSError):  # only root gives files away
+            os.fchown(descriptor, owner, group)
+    with suppress(OSError):
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))

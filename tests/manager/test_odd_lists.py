@@ -104,3 +104,24 @@ async def test_a_list_on_a_full_disk_is_one_line_and_releases_nothing(tmp_path: 
         await mgr.said("separated_list_written")
         assert (mgr.disk / "separated").read_text() == "host/npu-0,host/npu-1\n"
     assert mgr.errors.count("separated_list_not_written") == 1, mgr.errors
+
+
+@needs_root
+@pytest.mark.parametrize(("wrapper", "owner"), [((), 12_345), (tuple(as_nobody(NOBODY)), NOBODY)])
+async def test_a_list_keeps_the_rights_of_the_people_who_remove_names(
+    tmp_path: Path, wrapper: tuple[str, ...], owner: int
+) -> None:
+    """Each write replaces the file. Root keeps its owner, too; nobody may not give a file away."""
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    file = ours / "separated"
+    file.touch()
+    file.chmod(0o646)
+    os.chown(file, 12_345, NOBODY)
+    os.chown(ours, NOBODY, NOBODY)
+    arguments = settings(tmp_path, file)
+    async with Daemon(*arguments, "--state", str(ours / "state"), logs=ours, wrapper=wrapper) as mgr:
+        await separate(mgr, "host/npu-0")
+        await until(lambda: file.read_text() == "host/npu-0\n", PATIENCE_S)
+        found = file.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o646, owner, NOBODY)
