@@ -31,7 +31,7 @@ from taskd_net.jobs.events import (
     SwitchNic,
 )
 from taskd_net.jobs.fault import Fault, read_fault
-from taskd_net.jobs.open_faults import CONTINUE
+from taskd_net.jobs.open_faults import CONTINUE, EXIT
 from taskd_net.jobs.outbox import INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in, stress_test, switch_nic
 from taskd_net.jobs.records import Taken
@@ -376,7 +376,8 @@ class Job:
                 return
         current.own_order = current.uuid()
         order = Signal(current.own_order, events.CHANGE_STRATEGY, ("change_strategy",), change_strategy=strategy)
-        faults.take(order)
+        if strategy == EXIT:  # no end of a stream makes it void
+            faults.answered()
         current.signals.append(order)
         outcome.note("stop_forgotten", strategy=strategy)
 
@@ -410,6 +411,8 @@ class Job:
             case Command():
                 agents = self._agents(item)
                 answers = agents if item.code in _ANSWERS else []
+                if answers and current.signal.strategy == EXIT:
+                    current.open_faults.answered()
                 ended = answers if item.code == vocabulary.EXIT else []
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
@@ -441,6 +444,7 @@ class Job:
             case Restarts():
                 current.records.restarts = item.left
                 if item.everybody:
+                    current.open_faults.answered()
                     current.records.end_epochs()
                     current.records.retried = current.retry_time
                 self.devices.restarted(current.now)
@@ -507,7 +511,8 @@ class Job:
         current = self.state
         known = (current.open_faults.ranks.keys() - current.open_faults.announced) | set(ranks)
         faults = self._unanswered(sorted(current.records.faulty))
-        failed = {node: self._global_ranks(node, fault) - known for node, fault in faults.items()}
+        snapshot = self._snapshot()
+        failed = {node: snapshot.global_ranks(node, fault) - known for node, fault in faults.items()}
         if not self.config.in_place:
             return [(faults[node].at + job_limits.FAULT_UNREPORTED_S, each) for node, each in failed.items() if each]
         times = {node: fault.at if fault.reported is None else fault.reported for node, fault in faults.items()}
@@ -526,14 +531,6 @@ class Job:
             first = min(held, key=lambda rank: (times[held[rank]], rank))
             found.append((faults[held[first]].at + job_limits.FAULT_UNREPORTED_S, {first}))
         return found
-
-    def _global_ranks(self, node: int, fault: Fault) -> set[int]:
-        """The failed ranks of a node: MindSpore's Agents of the original give local ones. All, where none is named."""
-        known, named = self._ranks_of(node), set(fault.ranks)
-        if not named:
-            return set(known)
-        ours = self.state.records.agents[node].incarnation or not known or named <= set(known)
-        return named if ours else {known[rank] for rank in named if rank < len(known)}
 
     def _ranks_of(self, node: int) -> list[int]:
         return ranks_of_node(node, self.state.records, self.config.processes_per_node)

@@ -4,7 +4,7 @@ ClusterD resets the machine of a job at the begin and at the end of each stream 
 then, and the fault is no news for it. A report that arrives during a reset is answered 0, and its ranks are lost.
 
 ```
-  reported, or named by ──▶ open ── result 0, exit, killMaster ──────────▶ answered
+  reported, or named by ──▶ open ── result 0, exit obeyed, killMaster ───▶ answered
   stopTrain,                  │  ── a stopTrain that does not name them ──▶ reported again, once in a round
   preExitProcess              └──── the next stream of signals begins ────▶ reported again
 ```
@@ -84,7 +84,7 @@ class OpenFaults:
         elif signal.signal_type == PRE_EXIT:
             self.announced |= signal.fault_ranks.keys() - self.ranks.keys()
             self.ranks |= signal.fault_ranks
-        elif signal.signal_type == KILL_MASTER or signal.strategy == EXIT:
+        elif signal.signal_type == KILL_MASTER:
             self.answered()
         return missing
 

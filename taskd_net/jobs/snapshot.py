@@ -9,6 +9,7 @@ from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.reporters import Reporters
@@ -125,6 +126,21 @@ class Snapshot:
         config = self.config
         certified = config.reporters.certified
         return self.devices.place(device, self.records, config.processes_per_node, certified=certified)
+
+    def global_ranks(self, node: int, fault: Fault) -> set[int]:
+        """The failed ranks of a node: MindSpore's Agents of the original give local ones. All, where none is named."""
+        known, named = ranks_of_node(node, self.records, self.config.processes_per_node), set(fault.ranks)
+        if not named:
+            return set(known)
+        ours = self.records.agents[node].incarnation or not known or named <= set(known)
+        return named if ours else {known[rank] for rank in named if rank < len(known)}
+
+    @property
+    def failed_ranks(self) -> set[int]:
+        """Ranks whose Agents have reported them as failed, and have not restarted them."""
+        faults = {node: self.records.agents[node].fault for node in self.records.faulty}
+        found = (self.global_ranks(node, fault) for node, fault in faults.items() if fault is not None)
+        return set().union(*found)
 
     def has_ended(self, place: Place) -> bool:
         """True where no process of the job runs on a device, as its Agent has reported last, or as it is gone."""

@@ -16,7 +16,7 @@ from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
-from taskd_net.jobs.open_faults import CONTINUE, OpenFaults
+from taskd_net.jobs.open_faults import CONTINUE, EXIT, OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
 from taskd_net.logger import get_logger
@@ -336,6 +336,8 @@ class DLRecoverManager(Reporter):
     async def _arrived(self, event: Event) -> None:
         if isinstance(event, Signal):
             self._report_again(self._faults.take(event))
+            if event.strategy == EXIT:  # carried out, also after the end of its stream
+                self._faults.answered()
             self._bring_on()
         await self._waiting.put((event, self._client.stream))
 

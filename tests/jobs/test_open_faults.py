@@ -94,6 +94,19 @@ def test_a_round_that_is_over_is_not_reported(end: Signal | Recovered) -> None:
     assert reported(job, MachineReset(), Subscribed()) == []
 
 
+@pytest.mark.parametrize("signals", [[STOP], INTERRUPTED["pods-end"], INTERRUPTED["decided"]])
+def test_an_exit_whose_stream_ends_before_it_is_carried_out_is_no_answer(signals: list[Signal]) -> None:
+    """The order is void then, and ClusterD has forgotten the fault: nothing would bring the training on."""
+    job = scene()
+    for signal in signals:
+        reported(job, signal)
+    ended = Signal("u", "changeStrategy", ("change_strategy",), {3: 1}, "exit", 0, (1,))
+    job.lines.clear()
+    assert reported(job, ended, MachineReset()) == []
+    assert not any(" 208 " in line for line in job.lines), "the order is void"
+    assert reported(job, Subscribed()) == [[3]]
+
+
 def test_a_new_process_answers_a_fault_that_stopped_nobody() -> None:
     for signals, again in (([], []), ([STOP], [[3]])):
         job = scene()

@@ -97,6 +97,8 @@ class StressTestPlugin(Plugin[Testing]):
         else:
             for rank in snapshot.records.changed_workers & state.waiting.keys():
                 self._look(rank, snapshot.records.workers[rank])
+        for rank in snapshot.failed_ranks & state.waiting.keys():
+            self._end(rank, TIMEOUT)
         if snapshot.now >= state.look:
             self._listen(snapshot)
         if snapshot.now >= state.until:

@@ -2,8 +2,9 @@
 
 ```
   free ── new request ─▶ 204 to all Workers, hold ── all: switchOK ──────────────────────▶ reply true, free
-                                                  └─ one: switchFail, or a new process;
+                                                  └─ one: switchFail, dead, a new process;
                                                      204 lost; 120 minutes ──────────────▶ reply false, free
+       ── new request, a Worker is dead ─────────────────────────────────────────────────▶ reply false, free
                                    another request ───────────────────────────────────────▶ free
 ```
 
@@ -70,6 +71,7 @@ class SwitchNicPlugin(Plugin[Switching]):
         else:
             for rank in snapshot.records.changed_workers & state.waiting.keys():
                 self._look(rank, snapshot.records.workers[rank])
+            state.failed = state.failed or not snapshot.failed_ranks.isdisjoint(state.waiting)
         if state.failed or snapshot.now >= state.until or not state.waiting:
             if snapshot.switch_nic.uuid:
                 self.reply("ReplySwitchNicResult", json.dumps(not state.failed and not state.waiting))
@@ -93,8 +95,8 @@ class SwitchNicPlugin(Plugin[Switching]):
         request, state = snapshot.switch_nic, self.state
         state.uuid, state.until = request.uuid, snapshot.now + job_limits.SWITCH_NIC_S
         state.waiting = {rank: worker.birth for rank, worker in snapshot.records.workers.items()}
-        state.failed = not state.waiting
-        if state.waiting:
+        state.failed = not state.waiting or not snapshot.failed_ranks.isdisjoint(state.waiting)
+        if not state.failed:
             extension = {
                 UUID: request.uuid,
                 vocabulary.SWITCH_RANKS: json.dumps([str(rank) for rank in request.ranks]),

@@ -10,7 +10,7 @@ from taskd_net import job_limits
 from taskd_net.jobs.events import MachineReset, StressTest
 from taskd_net.jobs.plugins.stress_test import read_result
 from taskd_net.jobs.traffic import Outcome
-from tests.jobs.scene import Scene
+from tests.jobs.scene import CLUSTERD, Scene, started
 
 OK = '{"rankResult": {"0": {"code": "0", "result": "OK"}}}'
 
@@ -51,6 +51,18 @@ def test_an_answer_that_cannot_be_read_and_a_new_process_have_failed() -> None:
     answer(scene, 0, uuid, "nonsense")
     scene.workers(1)
     assert result(scene.settle()) == {"0": "1", "1": "1"}
+
+
+def test_a_worker_that_dies_is_found_faulty_at_once() -> None:
+    """Also one that was dead before: it takes no 205. With the result 1 the job would train on with it."""
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.workers(2, 3)
+    for _ in range(2):
+        scene.take(StressTest({2: (0,), 3: (0,)}))
+        scene.settle()
+        scene.fault(1, 3)
+        answer(scene, 2, scene.job.state.stress_test.uuid)
+        assert result(scene.settle()) == {"2": "0", "3": "3"}
 
 
 def test_workers_with_heartbeats_have_fifteen_minutes() -> None:

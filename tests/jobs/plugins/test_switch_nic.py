@@ -7,7 +7,7 @@ import pytest
 from taskd_net import job_limits
 from taskd_net.jobs.events import MachineReset, SwitchNic
 from taskd_net.jobs.traffic import Outcome
-from tests.jobs.scene import Scene
+from tests.jobs.scene import CLUSTERD, Scene, started
 
 
 def begun(*ranks: int, away: str = "") -> tuple[Scene, str]:
@@ -44,6 +44,27 @@ def test_a_worker_that_starts_again_has_failed() -> None:
     scene, _ = begun(0, 1)
     scene.workers(1)
     assert results(scene.settle()) == ["false"]
+
+
+def test_a_worker_that_dies_has_failed() -> None:
+    """It has taken its 204, and never answers. ClusterD would wait for 15 minutes, and the training with it."""
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.workers(0, 1, 2, 3)
+    scene.take(SwitchNic((0,), (True,)))
+    scene.settle()
+    scene.fault(1, 3)
+    assert results(scene.settle()) == ["false"]
+
+
+def test_a_switch_with_a_dead_worker_does_not_begin() -> None:
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.workers(0, 1, 2, 3)
+    scene.fault(1, 3)
+    scene.settle()
+    scene.lines.clear()
+    scene.take(SwitchNic((0,), (True,)))
+    assert results(scene.settle()) == ["false"]
+    assert not any(" 204 " in line for line in scene.lines)
 
 
 def test_patience_ends_after_two_hours() -> None:
