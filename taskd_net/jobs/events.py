@@ -99,6 +99,11 @@ class Signal:
         return self.change_strategy if self.signal_type == CHANGE_STRATEGY else ""
 
     @property
+    def begins_round(self) -> bool:
+        """True for the first signal of a round, for a fault or a switch to a spare node."""
+        return self.signal_type in (STOP_TRAIN, PRE_EXIT, HOT_SWITCH)
+
+    @property
     def is_ghost(self) -> bool:
         """True for the globalFault of a round that ClusterD has reset: it has no uuid."""
         return self.signal_type == GLOBAL_FAULT and not self.uuid

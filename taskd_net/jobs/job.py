@@ -34,6 +34,7 @@ from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.open_faults import CONTINUE, EXIT
 from taskd_net.jobs.outbox import INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in, stress_test, switch_nic
+from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
 from taskd_net.jobs.records import Taken
 from taskd_net.jobs.reporters import RegisteredDevices
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
@@ -287,8 +288,8 @@ class Job:
         taken = current.records.take(current.now, report, leaving=leaving)
         if leaving and report.code == vocabulary.FAULT and read_fault(current.now, report.message, {}) is None:
             # An Agent says this on its way out, so it has its 203, whatever becomes of the acknowledgement.
-            for uuid in current.outbox.uuids_to(traffic.agent(int(src.server_rank)), vocabulary.EXIT):
-                current.dirty = current.outbox.receiver_gone(uuid) or current.dirty
+            for command in current.outbox.commands_to(traffic.agent(int(src.server_rank)), vocabulary.EXIT):
+                current.dirty = current.outbox.receiver_gone(command.uuid) or current.dirty
         if taken is Taken.NEW_PROCESS:
             node = int(src.server_rank)
             current.open_faults.replaced(self._ranks_of(node) if src.role == Role.AGENT else ())
@@ -340,11 +341,22 @@ class Job:
             if pauses:
                 self._hold_back()
         else:
+            if fresh.begins_round:
+                self._end_kill()
             current.to_report |= current.open_faults.take(fresh)
             if fresh.signal_type == events.PRE_EXIT:
                 current.announced_until = current.now + job_limits.FAULT_UNREPORTED_S
             current.signals.append(fresh)
         return True
+
+    def _end_kill(self) -> None:
+        """A new round has begun, so the order before it to end the job is over, unless Agent 0 has taken its 203."""
+        current = self.state
+        current.signals = [each for each in current.signals if each.signal_type != events.KILL_MASTER]
+        for command in current.outbox.commands_to(traffic.agent(0), vocabulary.EXIT):
+            if command.owner == JobRescheduling.name:
+                current.outbox.withdraw(command.uuid)
+                current.records.stay(0, current.now)
 
     def _void_orders(self) -> None:
         """ClusterD has forgotten its orders. What they have not done yet is void; commands and killMaster go on."""

@@ -157,9 +157,9 @@ class Outbox:
         """Uuids of all commands on their way."""
         return [uuid for uuid, sending in self.sending.items() if sending.command is not None]
 
-    def uuids_to(self, to: str, code: int) -> list[str]:
-        """Uuids of the commands with a code on their way to a destination."""
-        return [command.uuid for command in self._to(to) if command.code == code]
+    def commands_to(self, to: str, code: int) -> list[Command]:
+        """The commands with a code on their way to a destination."""
+        return [command for command in self._to(to) if command.code == code]
 
     def codes_to(self, to: str) -> list[int]:
         """Codes of the commands on their way to a destination."""

@@ -10,7 +10,7 @@ The indexes beside the records let a decision look at what matters (the faulty, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
@@ -74,7 +74,7 @@ class AgentRecord(Record):
         asked: its 201's message, until the 210 is decided on. While the 203 of an original's Agent is on its way, the
             question is that of its next process, whose REGISTER follows.
         mtype: of that 201.
-        fault: its unanswered fault.
+        fault: its unanswered fault; one that a 203 answers is kept, since that may be taken back.
         exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
         worker_state: of its training processes, in its last report; empty for none. Not stored.
     """
@@ -123,7 +123,7 @@ class Records:
         workers: by global rank.
         restarts: restarts that the job has left: of the first 201 that came, one less after each round.
         retried: the RetryTime at the last restart of everybody; None before it.
-        faulty: Agents with an unanswered fault.
+        faulty: Agents with an unanswered fault that were not sent 203.
         exited: Agents that were sent 203, and have not registered since.
         to_replace: nodes that lose their place because of a device, and were not sent their 203 yet.
         asking: Agents that wait for the decision on their 210.
@@ -236,11 +236,27 @@ class Records:
         agent = self.agents.get(rank)
         if agent is None:
             agent = self.agents[rank] = AgentRecord(birth=self._birth())
-        agent.fault, agent.asked, agent.exited = None, None, True
+        agent.asked, agent.exited = None, True
         self.faulty.discard(rank)
         self.to_replace.discard(rank)
         self.asking.discard(rank)
         self.exited.add(rank)
+        self._agent_changed(rank)
+
+    def stay(self, rank: int, now: float) -> None:
+        """The 203 to an Agent was taken back, so it goes on as it was: its fault waits for an answer from now on.
+
+        The 203 has superseded a 210 that the Agent may not have had. An Agent sends KEEP_ALIVE when it has started.
+        """
+        agent = self.agents[rank]
+        agent.exited = False
+        self.exited.discard(rank)
+        if agent.fault is not None:
+            agent.fault = replace(agent.fault, at=now, reported=now)
+            self.faulty.add(rank)
+            self._drop(agent.fault.ranks)
+        if _ASKS in agent.reports and agent.heartbeat < agent.reports[_ASKS].at:
+            self.ask_again(rank)
         self._agent_changed(rank)
 
     def settle(self, rank: int, restart: str, sent: float | None = None) -> None:
@@ -340,8 +356,10 @@ class Records:
                 self.restarts = read_count(report.message)
             if not agent.exited or not agent.incarnation:
                 self._ask(rank, agent, report.message, report.mtype)
-        elif report.code == vocabulary.FAULT and not agent.exited:
+        elif report.code == vocabulary.FAULT:
             agent.fault = read_fault(now, report.message, report.extension)
+            if agent.exited:
+                return
             if agent.fault is None:
                 self.faulty.discard(rank)
             else:

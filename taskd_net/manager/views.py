@@ -82,7 +82,7 @@ def agent_views(records: Records, outbox: Outbox, silent: Mapping[int, float]) -
 
 def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> AgentView:
     record = records.agents[rank]
-    fault = record.fault
+    fault = record.fault if rank in records.faulty else None
     return AgentView(
         rank=rank,
         registered=record.registered,

@@ -24,7 +24,7 @@ def registered(records: Records, src: str = "Agent/1", uuid: str = "", **extensi
 def check(records: Records) -> None:
     """Assert that the indexes say what the records say."""
     agents = records.agents.items()
-    assert records.faulty == {rank for rank, agent in agents if agent.fault is not None}
+    assert records.faulty == {rank for rank, agent in agents if agent.fault is not None and not agent.exited}
     assert records.exited == {rank for rank, agent in agents if agent.exited}
     assert records.asking == {rank for rank, agent in agents if agent.asked is not None and not agent.exited}
     states = [worker.profiling for worker in records.workers.values() if worker.registered]

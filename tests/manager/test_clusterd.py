@@ -81,6 +81,27 @@ async def test_a_fault_of_one_uuid_runs_from_stop_to_its_result(clusterd: Cluste
     assert clusterd.requests(rpcs.REGISTER) == [wire.ClientInfo(jobId="J", role="taskd")]
 
 
+async def test_a_kill_master_that_agent_0_has_not_taken_is_over_when_a_new_round_begins(clusterd: ClusterD) -> None:
+    """The link of Agent 0 breaks, and its process goes on. It ended a job whose nodes were all back."""
+    async with managed(config(clusterd)) as (node, manager):
+        async with leaves(node, agent(0)) as (agent0,):
+            await agent0.register(Incarnation="p")
+            assert (await agent0.command()).code == 210
+            await until(lambda: not manager.job.state.outbox.sending)
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("killMaster"))
+        await until(lambda: manager.job.state.outbox.has("Agent/0", 203))
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train", uuid="v"))
+        await asyncio.to_thread(clusterd.wait_for, rpcs.STOP_COMPLETE)
+        async with leaves(node, agent(0)) as (agent0,):
+            await agent0.register(Incarnation="p")
+            order = signal("globalFault", "fault_nodes_restart", uuid="v", nodeRankIds=["0"])
+            await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+            codes = [(await agent0.command()).code]
+            while codes[-1] not in (203, 209):
+                codes.append((await agent0.command()).code)
+    assert codes[-1] == 209
+
+
 async def test_without_a_controller_clusterd_need_not_wait(clusterd: ClusterD) -> None:
     async with managed(config(clusterd)):
         await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))

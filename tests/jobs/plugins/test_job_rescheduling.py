@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net.jobs.events import MachineReset
+from taskd_net.jobs.events import MachineReset, Subscribed
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.job_rescheduling import Killed
@@ -99,3 +99,79 @@ def test_each_kill_master_is_new() -> None:
         killed(scene, uuid)
         scene.register(0)
         scene.settle()
+
+
+def unheard() -> Scene:
+    """A killMaster whose 203 Agent 0, which has a fault, has not taken."""
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.away.add("Agent/0")
+    scene.fault(0, 1, at="1000")
+    scene.tick()
+    killed(scene, "of the exit")
+    return scene
+
+
+def sent_to_0(scene: Scene, seconds: float) -> list[int]:
+    """Codes of the commands to Agent 0 within some time."""
+    end, found = scene.now + seconds, list[int]()
+    while scene.now < end:
+        found += [code for to, code in commands(scene.tick(1.0)) if to == "Agent/0"]
+    return found
+
+
+@pytest.mark.parametrize("begin", ["stopTrain", "preExitProcess", "hot-switch"])
+def test_kill_master_is_over_when_a_new_round_begins(begin: str) -> None:
+    """Agent 0 was cut off, and returns in the process that it was in: nothing ends a job whose nodes are all there."""
+    scene = unheard()
+    assert 203 in sent_to_0(scene, 30.0), "it is owed until then"
+    scene.signal(begin, uuid="of the next round")
+    assert len(scene.job.tick(scene.now).withdrawn) == 1, "no node of the mesh keeps it"
+    scene.away.clear()
+    assert 203 not in sent_to_0(scene, 60.0)
+    assert 0 not in scene.job.state.records.exited, "it need not register again"
+
+
+def test_a_fault_before_a_kill_master_that_is_over_is_reported_to_the_new_round() -> None:
+    scene = unheard()
+    scene.take(Subscribed())
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    outcomes = [scene.tick(1.0) for _ in range(5)]
+    assert [set(report.ranks) for outcome in outcomes for report in outcome.reports] == [{1}]
+
+
+def test_kill_master_and_the_next_round_in_one_tick() -> None:
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.signal("killMaster", uuid="u")
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    outcome = scene.tick(0.1)
+    assert [call.name for call in outcome.calls] == ["stop_train"]
+    assert commands(outcome) == []
+
+
+def test_an_agent_that_waits_for_its_start_gets_it_when_its_203_is_taken_back() -> None:
+    scene = Scene(CLUSTERD)
+    scene.away.add("Agent/0")
+    scene.register(0, process="p")
+    scene.tick()
+    killed(scene, "u")
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    scene.away.clear()
+    assert sent_to_0(scene, 5.0) == [210]
+
+
+def test_a_203_of_another_plugin_outlives_the_begin_of_a_round() -> None:
+    """The node has lost its place, whatever ClusterD does next."""
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.away.add("Agent/0")
+    scene.signal("changeStrategy", "change_strategy", uuid="of the exit", strategy="exit", nodes=(0,))
+    scene.tick(0.1)
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    assert 203 in sent_to_0(scene, 30.0)
+
+
+def test_an_agent_that_has_its_203_is_not_expected_to_go_on() -> None:
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    killed(scene, "u")
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    scene.tick(0.1)
+    assert 0 in scene.job.state.records.exited
