@@ -147,7 +147,8 @@ class Play:
             "ElasticTrainingPlugin": signal.strategy in ("downgrade", "upgrade")
             or signal.signal_type == "faultNodesExit",
             "PodReschedulingPlugin": snapshot.any_faulty,
-            "InPlacePlugin": not known.all_in(epochs.RUNNING),
+            # Those that run have been told to leave, or have not all begun.
+            "InPlacePlugin": not plugins["InPlacePlugin"].state.joining or not known.all_in(epochs.RUNNING),
             "FaultLevelPlugin": bool(state.devices.tasks),
             "OMStressTestPlugin": bool(plugins["OMStressTestPlugin"].state.waiting),
             "OMSwitchNicPlugin": bool(plugins["OMSwitchNicPlugin"].state.waiting),

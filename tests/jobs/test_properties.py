@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taskd_net.jobs.events import MachineReset, Reported
@@ -17,6 +17,11 @@ from tests.jobs.test_records import check
 
 @settings(max_examples=200)
 @given(st.lists(STEP, max_size=40), st.sampled_from((LOCAL, CLUSTERD, IN_PLACE)), st.booleans())
+@example(
+    steps=[("together", "new", None), ("wait", 0.01, None), ("fault", 0, True), ("together", "running", None)],
+    config=IN_PLACE,
+    ours=False,
+)
 def test_every_stream_is_free_again_once_faults_are_gone(
     steps: list[tuple[str, object, object]], config: JobConfig, ours: bool
 ) -> None:
