@@ -147,7 +147,7 @@ class Play:
             "ElasticTrainingPlugin": signal.strategy in ("downgrade", "upgrade")
             or signal.signal_type == "faultNodesExit",
             "PodReschedulingPlugin": snapshot.any_faulty,
-            # Those that run have been told to leave, or have not all begun.
+            # Workers that run have been told to leave, or not all of them have begun.
             "InPlacePlugin": not plugins["InPlacePlugin"].state.joining or not known.all_in(epochs.RUNNING),
             "FaultLevelPlugin": bool(state.devices.tasks),
             "OMStressTestPlugin": bool(plugins["OMStressTestPlugin"].state.waiting),

@@ -159,6 +159,17 @@ def test_an_agent_that_waits_for_its_start_gets_it_when_its_203_is_taken_back() 
     assert sent_to_0(scene, 5.0) == [210]
 
 
+def test_an_agent_that_has_started_gets_no_second_go_when_its_203_is_taken_back() -> None:
+    scene = started(0, 1, config=CLUSTERD, process="p")
+    scene.now += 1.0
+    scene.report("Agent/0", "KEEP_ALIVE", 0)
+    scene.away.add("Agent/0")
+    killed(scene, "u")
+    scene.signal("stopTrain", "stop_train", uuid="of the next round")
+    scene.away.clear()
+    assert sent_to_0(scene, 5.0) == []
+
+
 def test_a_203_of_another_plugin_outlives_the_begin_of_a_round() -> None:
     """The node has lost its place, whatever ClusterD does next."""
     scene = started(0, 1, config=CLUSTERD, process="p")
