@@ -175,9 +175,19 @@ class Clusterd(Reporter):
         return asyncio.run_coroutine_threadsafe(self._send_report(rpc, request), self._loop).result()
 
     async def _send_report(
-        self, rpc: Rpc[Any, recover_pb2.Status], request: Any, attempts: int = job_limits.REPORT_ATTEMPTS
+        self,
+        rpc: Rpc[Any, recover_pb2.Status],
+        request: Any,
+        attempts: int = job_limits.REPORT_ATTEMPTS,
+        *,
+        stream: int | None = None,
     ) -> int:
         """Send a report until ClusterD has taken it, or has refused it as often. Returns its last code; 599 where void.
+
+        Args:
+            rpc, request: the report.
+            attempts: the number of tries.
+            stream: that of the call that is reported; None for that of the last order.
 
         Raises:
             ClusterdError: the last attempt has no answer.
@@ -185,7 +195,7 @@ class Clusterd(Reporter):
         try:
             if has_retry_failed(request):
                 self._take(DecidesAgain())
-            if has_recovered(request) and not self._is_void(rpc, self.client.stream):
+            if has_recovered(request) and not self._is_void(rpc, self.client.stream, stream):
                 self._take(Recovered())
             if (done := has_continued(request)) is not None:
                 self._take(Continued(done))
@@ -194,7 +204,7 @@ class Clusterd(Reporter):
             for left in reversed(range(attempts)):
                 if self._closing:
                     raise NodeError("the Manager is closed")
-                if self._is_void(rpc, self.client.stream):
+                if self._is_void(rpc, self.client.stream, stream):
                     self._note_void(rpc)
                     return Code.SERVER_INNER_ERROR
                 try:
@@ -247,17 +257,19 @@ class Clusterd(Reporter):
         nobody = isinstance(error, NoHandler)
         self.client.counters.failed_actions += 1
         self._log.error("clusterd_action_failed", action=f"{call.name} {call.text}".strip(), reason=repr(error))
-        self._spawn(self._give_up(call, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
+        # The next call begins before the report is sent, and may have been ordered over the next stream.
+        stream = self._streams.get(call.name)
+        self._spawn(self._give_up(call, stream, str(error) or repr(error), nobody=nobody), f"gives up {call.name}")
 
-    async def _give_up(self, call: Call, reason: str, *, nobody: bool = False) -> None:
-        """Give the report that ends ClusterD's wait for a call."""
+    async def _give_up(self, call: Call, stream: int | None, reason: str, *, nobody: bool = False) -> None:
+        """Give the report that ends ClusterD's wait for a call, which was ordered over this stream."""
         answer = _Answer(self._job_id)
         give_up(call, reason, answer, nobody=nobody)
         try:
             if answer.rpc is None:
                 self._take(CallEnded((call.name,)))
             else:
-                await self._send_report(answer.rpc, answer.request)
+                await self._send_report(answer.rpc, answer.request, stream=stream)
         except (ClusterdError, NodeError) as error:
             self._log.error("clusterd_report_failed", call=call.name, reason=str(error))
 

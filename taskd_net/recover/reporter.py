@@ -65,9 +65,16 @@ class Reporter(Reports):
         """
         self._streams[call.name] = self._streams.get("stop_train", 0) if call.text == CONTINUE else stream
 
-    def _is_void(self, rpc: Rpc[Any, Any], stream: int) -> bool:
-        """True for a report whose order came over another stream than this one, which stands; 0 for none."""
-        ordered = [self._streams[name] for name in ENDED_BY.get(rpc.name, ()) if name in self._streams]
+    def _is_void(self, rpc: Rpc[Any, Any], stream: int, of_call: int | None = None) -> bool:
+        """True for a report whose order came over another stream than this one, which stands; 0 for none.
+
+        Args:
+            rpc: of the report.
+            stream: that stands.
+            of_call: the stream of the call that is reported; None for that of the last order.
+        """
+        last = [self._streams[name] for name in ENDED_BY.get(rpc.name, ()) if name in self._streams]
+        ordered = last if of_call is None else [of_call]
         return bool(ordered) and (not stream or max(ordered) != stream)
 
 

@@ -280,6 +280,36 @@ async def test_report_to_an_order_of_an_ended_stream_is_void(
     assert "clusterd_report_void" in caplog.text
 
 
+async def test_a_call_of_an_ended_stream_that_fails_does_not_answer_the_next_order(clusterd: ClusterD) -> None:
+    """The next order waits for its turn, which comes before the report of the failure is sent."""
+    begun, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(call: Call, reports: Reports) -> None:
+        if not begun.is_set():
+            loop.call_soon_threadsafe(begun.set)
+            go.wait()
+            raise RuntimeError("ClusterD has sent the next order")
+        reports.stop_complete(0, "stopped", call.ranks)
+
+    async with managed(config(clusterd), framework=HandlerController({"stop_train": stop})) as (_, manager):
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, signal("stopTrain", "stop_train"))
+        await begun.wait()
+        clusterd.end(rpcs.SIGNALS)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, 2)
+        order = signal("stopTrain", "stop_train", uuid="v")
+        await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, order)
+        link = manager._clusterd
+        assert link is not None
+        try:
+            await until(link._framework._calls.qsize)
+        finally:
+            go.set()
+        await until(lambda: clusterd.requests(rpcs.STOP_COMPLETE))
+        await until(lambda: manager.view().clusterd.reports_void == 1)
+    assert [each.status.code for each in clusterd.requests(rpcs.STOP_COMPLETE)] == [0]
+
+
 async def test_result_to_an_order_of_an_ended_stream_is_void(clusterd: ClusterD) -> None:
     """ClusterD's machine is reset between two streams, and would take it for the result of its next switch."""
     order = wire.SwitchRankList(rankID=["0"], op=[True], jobId="J")
