@@ -294,14 +294,8 @@ DRAIN_CATCH_UP_S: Final = 1.0
 DRAIN_CATCH_UP_CALLS: Final = 500
 """Calls without such a pause that are taken in first, also when that takes a busy machine longer."""
 
-DRAIN_FEW_CALLS: Final = 5
-"""Calls in a look that are no backlog, but new ones: 500 a second."""
-
-DRAIN_LATE_S: Final = 0.005
-"""Seconds by which a look may be late, and still tell how fast gRPC hands over."""
-
-DRAIN_LAST_LOOKS: Final = 5
-"""Looks in a row without a new call before the server stops: what comes then gets a code, and is no backlog."""
+DRAIN_CATCH_UP_LOOKS: Final = 100
+"""Looks without a new call, not in a row, that end the wait instead: a call now and then is no backlog."""
 
 ORIGINAL_DOWN_BYTES: Final = 4_194_304
 """Bytes of a serialized Message that a node of the original's takes from its parent. A larger one costs the whole

@@ -133,27 +133,24 @@ class Methods(grpc.GenericRpcHandler):
     async def _refuse(self, _: object, context: Context) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
 
-    async def rest(self, seconds: float, looks: int) -> None:
-        """Wait until gRPC has handed over the calls that had arrived, for `seconds` at most.
+    async def rest(self, seconds: float) -> None:
+        """Wait until no call has come for some looks of a draining node, for `seconds` at most.
 
-        gRPC does not tell how many it has still to hand over, and new ones come. So the wait ends after some looks in a
-        row without a call, or twice as many that are prompt and find a few calls alone: a backlog comes faster. Seconds
-        say little, because a backlog takes many times as long on a busy machine. There looks are late.
-
-        Args:
-            seconds: the time at most.
-            looks: in a row without a call.
+        gRPC does not tell how many calls it has still to hand over. Looks and calls count, since seconds say little: on
+        a busy machine the loop or gRPC's threads may stand still, and a backlog takes many times as long. Senders
+        without pauses end the wait by their number of calls.
         """
         loop = asyncio.get_running_loop()
         began, first = loop.time(), self.count
-        in_a_row = calm = 0
-        while in_a_row < looks and calm < 2 * looks and loop.time() - began < seconds:
-            looked, count = loop.time(), self.count
+        count, in_a_row, empty = first, 0, 0
+        while in_a_row < limits.DRAIN_LOOKS and loop.time() - began < seconds:
             await asyncio.sleep(limits.DRAIN_LOOK_S)
-            came = self.count - count
-            in_a_row = 0 if came else in_a_row + 1
-            calm += came < limits.DRAIN_FEW_CALLS and loop.time() - looked < limits.DRAIN_LOOK_S + limits.DRAIN_LATE_S
-            if self.count - first >= limits.DRAIN_CATCH_UP_CALLS and loop.time() - began >= limits.DRAIN_CATCH_UP_S:
+            if count == self.count:
+                in_a_row, empty = in_a_row + 1, empty + 1
+            else:
+                in_a_row, count = 0, self.count
+            enough = count - first >= limits.DRAIN_CATCH_UP_CALLS or empty >= limits.DRAIN_CATCH_UP_LOOKS
+            if enough and loop.time() - began >= limits.DRAIN_CATCH_UP_S:
                 return
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 
-from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Ack, Frame
@@ -178,18 +177,18 @@ class MeshServer:
         for acceptor in self._acceptors:
             acceptor.catching_up = True
         try:
-            await self.at_rest(seconds, limits.DRAIN_LOOKS)
+            await self.at_rest(seconds)
         finally:
             for acceptor in self._acceptors:
                 acceptor.catching_up = False
 
-    async def at_rest(self, seconds: float, looks: int = limits.DRAIN_LAST_LOOKS) -> None:
-        """Wait until gRPC has handed over every call that has arrived; see `Methods.rest`.
+    async def at_rest(self, seconds: float) -> None:
+        """Wait until gRPC has handed over every call that has arrived, for `seconds` at most.
 
         gRPC cancels the calls that are left when its server is stopped.
         """
         if any(session.by_calls for session in self.host.links.values()):
-            await self._methods.rest(seconds, looks)
+            await self._methods.rest(seconds)
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""

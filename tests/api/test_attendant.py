@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,8 +38,7 @@ class Slow(Device):
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     """The device of this process; every call has returned afterwards."""
     slow = Slow()
-    install(monkeypatch)
-    sys.modules["torch_npu"].npu = slow  # type: ignore[attr-defined]
+    install(monkeypatch, slow)
     monkeypatch.setattr(job_limits, "WORKER_BEAT_S", 0.02)
     yield slow
     for _ in range(4):

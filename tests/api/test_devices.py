@@ -41,9 +41,9 @@ class Device:
         return self.answer
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> Device:
+def install(monkeypatch: pytest.MonkeyPatch, device: Device | None = None) -> Device:
     """Have both packages, with the modules of the real ones: a function of MindSpore has the name of its module."""
-    device = Device()
+    device = device or Device()
     functions = {
         "torch_npu": (),
         "torch_npu.npu": ("_comm_switch_nic", "set_device", "stress_detect"),

@@ -336,6 +336,7 @@ READ_BY = {
     "read_body": "read_message",  # of a header that was split before
     "read_decisions": "from_json",  # plain data of the same store
     "read_file": "read_switch",  # bytes of a file
+    "read_small": "read_switch",  # bytes of a file
     "read_files": "read_rules",  # the files of a folder
     "read_folder": "read_rules",
     "read_known_frames": "from_child",  # several frames of a batch

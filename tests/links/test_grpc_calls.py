@@ -15,10 +15,11 @@ from tests.peers.mesh import soon
 
 
 async def test_node_rests_after_so_many_looks_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DRAIN_LOOKS", 1)
     monkeypatch.setattr(limits, "DRAIN_LOOK_S", 0.05)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await soon(Methods({}).rest(1000.0, 1))
+    await soon(Methods({}).rest(1000.0))
     assert loop.time() - began >= 0.05  # that one look later, and not at once
 
 
@@ -27,37 +28,22 @@ async def test_node_rests_in_the_end_though_calls_never_cease(monkeypatch: pytes
     async with coming(calls, 0.0) as so_far:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await soon(calls.rest(0.3, 1000))
+        await soon(calls.rest(0.3))
         assert loop.time() - began >= 0.3  # calls came until then, so there was no reason to end before
         monkeypatch.setattr(limits, "DRAIN_CATCH_UP_S", 0.0)
         before = so_far()
-        await soon(calls.rest(1000.0, 1000))
+        await soon(calls.rest(1000.0))
         assert so_far() - before >= limits.DRAIN_CATCH_UP_CALLS
 
 
-async def test_calls_of_children_that_talk_are_no_backlog() -> None:
-    """No look of 10 ms but some is without a call, and the wait ends nevertheless."""
+async def test_calls_now_and_then_are_no_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DRAIN_CATCH_UP_S", 0.0)
+    monkeypatch.setattr(limits, "DRAIN_CATCH_UP_LOOKS", 5)
+    monkeypatch.setattr(limits, "DRAIN_LOOKS", 1000)
     calls = Methods({})
-    async with coming(calls, limits.DRAIN_LOOK_S * 0.7) as so_far:
-        await soon(calls.rest(1000.0, 20))
+    async with coming(calls, 0.05) as so_far:
+        await soon(calls.rest(1000.0))
         assert so_far() < limits.DRAIN_CATCH_UP_CALLS
-
-
-async def test_a_slow_backlog_of_a_busy_machine_is_taken_in() -> None:
-    """Between two calls the loop gets to look several times, always late."""
-    calls, many = Methods({}), 8
-
-    async def come() -> None:
-        for _ in range(many):
-            for _ in range(6):
-                time.sleep(limits.DRAIN_LATE_S + limits.DRAIN_LOOK_S)  # noqa: ASYNC251 - other programs have the core
-                await asyncio.sleep(0)
-            arrive(calls)
-
-    coming = asyncio.create_task(come())
-    await soon(calls.rest(1000.0, 20))
-    assert calls.count == many
-    await coming
 
 
 async def test_node_that_stands_still_takes_in_a_backlog_nevertheless() -> None:
@@ -72,7 +58,7 @@ async def test_node_that_stands_still_takes_in_a_backlog_nevertheless() -> None:
             asyncio.get_running_loop().call_soon(come, left - 1)
 
     asyncio.get_running_loop().call_soon(come, many)
-    await soon(calls.rest(1000.0, 20))
+    await soon(calls.rest(1000.0))
     assert calls.count == many
 
 
