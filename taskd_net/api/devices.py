@@ -40,7 +40,7 @@ def perform(framework: str, call: DeviceCall) -> Outcome:
     switches = isinstance(call, SwitchNic)
     name = (_SWITCHES if switches else _DETECTS)[framework]
     try:
-        made = function(name)
+        function = resolved(name)
         if framework == "pt":
             _use_own_device()
     except Exception as error:  # noqa: BLE001 - not installed, or its import fails: both are a failed call
@@ -48,15 +48,15 @@ def perform(framework: str, call: DeviceCall) -> Outcome:
         return Outcome.FAILED
     try:
         if isinstance(call, SwitchNic):
-            return Outcome.OK if made(list(call.ranks), list(call.ops)) else Outcome.FAILED
-        return _outcome(made(call.kind))
+            return Outcome.OK if function(list(call.ranks), list(call.ops)) else Outcome.FAILED
+        return _outcome(function(call.kind))
     except Exception as error:
         log.error("device_call_failed", call=name, reason=repr(error), exc_info=error)
         # A stress test raises where the device's voltage has not come back.
         return Outcome.FAILED if switches else Outcome.VOLTAGE
 
 
-def function(name: str) -> Callable[..., object]:
+def resolved(name: str) -> Callable[..., object]:
     """The function of a framework.
 
     Raises:
@@ -73,7 +73,7 @@ def _use_own_device() -> None:
     """Give this thread the rank's own device; a new thread has device 0."""
     device = natural(os.environ.get("LOCAL_RANK", ""), _DEVICES_MOST)
     if device is not None:
-        function(_SET_DEVICE)(device)
+        resolved(_SET_DEVICE)(device)
 
 
 def _outcome(value: Any) -> Outcome:

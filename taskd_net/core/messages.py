@@ -70,17 +70,21 @@ class Messages(Answers):
         send = self._decisions.open[token] = Send(frame, token, now + timeout, wait)
         self._decisions.statistics.sent += 1
         try:
-            if not self._sends.has_to_wait(send):
-                self._send(now, send)
-            elif self._sends.add(send):
-                self._send_ready(now)
-            else:
-                text = "too many messages wait for the node to join"
-                self._decisions.answer(send, frame.uuid, Code.RECV_BUF_BUSY, text)
+            self._begin(now, send)
         except Refusal as refusal:
             self._decisions.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, send, refusal)
         return self._take()
+
+    def _begin(self, now: float, send: Send) -> None:
+        """Send at once, or when the node has joined."""
+        if not self._sends.has_to_wait(send):
+            self._send(now, send)
+        elif self._sends.add(send):
+            self._send_ready(now)
+        else:
+            text = "too many messages wait for the node to join"
+            self._decisions.answer(send, send.frame.uuid, Code.RECV_BUF_BUSY, text)
 
     def cancel(self, token: Token) -> Ready:
         """End a send, a probe or an announcement whose answer nobody awaits. Copies still here never leave."""
@@ -333,7 +337,8 @@ class Messages(Answers):
                     plan = Plan((hop,), False) if hop else Plan((), True)
                     self._forwarding.hand_on(now, came_from, frame, plan, reply)
                 elif hop is not None and hop is self._up and self._tries_for(came_from, frame):
-                    self._carry_for_child(now, frame, reply)
+                    # It waits for the way to the Mgr, and is repeated, as if it were this node's own.
+                    self._begin(now, Send(frame, FOR_CHILD, now + limits.ORIGINAL_CALL_S, asker=reply))
                 elif hop is not None and hop.quirks is not None and hop.quirks.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
                     self._forwarding.carry_one(
@@ -357,17 +362,6 @@ class Messages(Answers):
         link = self._topology.link(came_from)
         tries = link is not None and link.quirks is not None and link.quirks.takes_any_answer
         return tries and frame.dst.position.role == Role.MGR
-
-    def _carry_for_child(self, now: float, frame: Frame, reply: ReplyTo) -> None:
-        """Send a message of a child as if it were this node's own: it waits for the way to the Mgr, and is repeated."""
-        send = Send(frame, FOR_CHILD, now + limits.ORIGINAL_CALL_S, asker=reply)
-        if not self._sends.has_to_wait(send):
-            self._send(now, send)
-        elif self._sends.add(send):
-            self._send_ready(now)
-        else:
-            text = "too many messages wait for the node to join"
-            self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
 
     def _send(self, now: float, send: Send) -> None:
         """Send a message of this node's own on its way, or again.

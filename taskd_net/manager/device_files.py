@@ -57,8 +57,8 @@ class SeparatedList:
     """The list of separated devices, as a file.
 
     A missing or unreadable file releases nothing, and is written again, but for a folder, FIFO or device, which is left
-    as it is. A name is removed when two looks miss it, with
-    `job_limits.REMOVED_S` between.
+    as it is. A name is removed when two looks miss it, `job_limits.REMOVED_S` apart: an editor that rewrites a file in
+    place empties it first.
 
     Args:
         path: the file.

@@ -29,6 +29,7 @@ from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.jobs.job import OTHER_FAULT, Job
+from taskd_net.jobs.open_faults import CONTINUE, EXIT
 from taskd_net.jobs.plugins.actions import IN_PLACE
 from taskd_net.jobs.plugins.epoch_commands import is_inside
 from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
@@ -36,11 +37,10 @@ from taskd_net.jobs.records import PART, Records
 from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import EXIT, Controller, NoHandler, Ranks, Reports
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, Reports
 
 RETRY: Final = "retry"
 RECOVER: Final = "recover"
-CONTINUE: Final = "continue"
 
 
 class Unfinished(TaskdNetError):

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from taskd_net.codes import ArgumentError, ArgumentTypeError, TaskdNetError
 from taskd_net.jobs.events import CONTINUE_AGENTS, KILL_MASTER, PAUSE_AGENTS, Signal
+from taskd_net.jobs.open_faults import EXIT
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover.codes import Code
 from taskd_net.untrusted import shown
@@ -28,7 +29,6 @@ from taskd_net.untrusted import shown
 Ranks = Mapping[int, int]
 """Type of fault by global rank: 0 memory, 1 other, 2 network."""
 
-EXIT: Final = "exit"
 MIGRATION: Final = "migration"
 PAUSE: Final = "pause"
 STOP_SWITCH: Final = "stop switch"

@@ -127,7 +127,7 @@ def test_what_is_no_function_is_a_failed_call_and_no_voltage(
 @pytest.mark.mindspore
 def test_real_mindspore_has_each_function_with_these_parameters() -> None:
     mindspore = pytest.importorskip("mindspore", reason="mindspore is not installed here")
-    found = {name: devices.function(name) for name in devices.NAMES["ms"]}
+    found = {name: devices.resolved(name) for name in devices.NAMES["ms"]}
     assert mindspore.__version__
     assert {name: list(inspect.signature(each).parameters) for name, each in found.items()} == {
         "mindspore.communication.management:_comm_switch_nic": ["global_ranks", "use_backup"],
