@@ -291,7 +291,7 @@ class Machine:
             self._pending.update(ranks)
             at = now + self.seconds[Wait.NOTICE]
             if OTHER not in ranks.values():  # the fault centre decides
-                at = max(now + self.seconds[Wait.CENTRE], *(self._filtered.get(rank, 0.0) for rank in ranks))
+                at = max([now + self.seconds[Wait.CENTRE], *(self._filtered.get(rank, 0.0) for rank in ranks)])
             self._occurs = min(at, self._occurs if self._occurs is not None else at)
         elif self.state is State.SCALE_IN_RUNNING:
             self._round.faults = {**self._round.ranks_lost, **ranks}

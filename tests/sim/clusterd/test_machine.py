@@ -250,6 +250,12 @@ def test_further_reports_join_until_global_fault() -> None:
     assert play.signals()[-1].node_rank_ids == (0, 1)
 
 
+def test_a_report_that_names_no_rank_begins_a_round_without_any() -> None:
+    play = Play()
+    play.fault()
+    assert play.until("stopTrain").fault_ranks == {}
+
+
 def test_a_fault_of_a_device_waits_for_the_report_of_its_processes() -> None:
     play = Play()
     play.machine.devices(1, {3: Device.OTHER}, play.now)
