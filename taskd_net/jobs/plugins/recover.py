@@ -82,15 +82,21 @@ class Recover(Recovery[Recovering]):
         if signal.signal_type == SAVE_AND_EXIT:
             self.call("dump")
             exit_nodes(self, snapshot)
-        elif signal.strategy == "recover" and IN_PLACE not in signal.extra_params:
+        elif signal.strategy == "recover" and IN_PLACE in signal.extra_params:
+            change_strategy(self, signal)
+            restart_ranks(self, snapshot)
+        elif signal.strategy == "recover" and any(_is_owed(snapshot, node) for node in signal.node_rank_ids):
             self.state.signal, self.state.until = signal, snapshot.now + job_limits.EXITS_FIRST_S
             exit_nodes(self, snapshot)
             return Progress.HOLD
         else:
             change_strategy(self, signal)
-            if signal.strategy == "recover":
-                restart_ranks(self, snapshot)
         return Progress.FINAL
+
+
+def _is_owed(snapshot: Snapshot, node: int) -> bool:
+    """True where the Agent of a node has not taken the 203 of this round."""
+    return snapshot.exiting(node) or (node not in snapshot.records.exited and not snapshot.was_replaced(node))
 
 
 def _order(signal: Signal) -> str:
