@@ -293,8 +293,13 @@ def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyP
     main, over = threading.main_thread().ident, threading.Event()
     assert main is not None
 
+    def waits() -> bool:
+        # `begin` waits in the same function for the node's thread, before a handler is set.
+        frame = sys._current_frames()[main]
+        return frame.f_code is taken.__code__ and getattr(frame.f_back, "f_code", None) is manager.Manager.wait.__code__
+
     def lose() -> None:
-        while sys._current_frames()[main].f_code is not taken.__code__:
+        while not waits():
             time.sleep(0.001)
         time.sleep(0.1)  # nothing tells when the wait has begun; before that the test proves less
         _thread.interrupt_main(signal.SIGTERM)  # noted, and nobody is woken
