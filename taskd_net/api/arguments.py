@@ -40,10 +40,14 @@ Settings = Mapping[str, object]
 
 
 def checked(config: object) -> Settings:
-    """The `config` of a call, if it is a dict; unknown keys are ignored."""
+    """The `config` of a call, if it is a dict. Unknown keys are ignored, and None is a value that is missing.
+
+    Scripts pass `os.getenv(…)`, which gives None for a variable that is not set. A rank alone stays None, and is
+    refused: its default would be the rank of another node.
+    """
     if not isinstance(config, Mapping):
         raise ConfigError(f"config is {shown(config)}; expected a dict")
-    return config
+    return {key: value for key, value in config.items() if value is not None or key == "ServerRank"}
 
 
 def whole(value: object, name: str) -> int:

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from taskd_net import job_limits, logs, manager
 from taskd_net.api import arguments
-from taskd_net.api.launcher import clusterd_of_environment
 from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
@@ -29,6 +28,7 @@ from taskd_net.jobs.records import Record
 from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
+from taskd_net.recover.place import clusterd_of_environment
 from taskd_net.schema import Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
@@ -321,6 +321,6 @@ def _checked(config: Mapping[str, object]) -> Mapping[str, object]:
         if not isinstance(info, Mapping):
             raise ConfigError(f"cluster_infos is {shown(infos)}; expected a dict with ip, port, name and role")
         for key in _CLUSTER_TEXTS:
-            if not isinstance(info.get(key, ""), str):
+            if not isinstance(info.get(key), str | None):
                 raise ConfigError(f"{key} of cluster_infos is {shown(info[key])}; expected a text")
     return config

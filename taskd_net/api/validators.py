@@ -38,10 +38,12 @@ class Validator(Generic[T]):
 
     Args:
         value: any value.
+        msg: the message of a failure of the checks without one of their own. Default: the value.
     """
 
-    def __init__(self, value: T) -> None:
+    def __init__(self, value: T, msg: str = "") -> None:
         self.value = value
+        self._default = msg or f"{shown(value)} is not valid"
         self.msg = ""
         """The message of the first check that has failed; empty where none has."""
         self._checks: list[tuple[Callable[[Any], object], str]] = []
@@ -52,9 +54,9 @@ class Validator(Generic[T]):
 
         Args:
             checker: gets the value; a false result or an exception is a failure.
-            msg: the message of a failure. Default: the value.
+            msg: the message of a failure. Default: that of the validator.
         """
-        self._checks.append((checker, msg or f"{shown(self.value)} is not valid"))
+        self._checks.append((checker, msg or self._default))
         self._valid = None
         return self
 
@@ -234,15 +236,15 @@ class _PathValidator(StringValidator[T]):
         return self._expect(lambda path: ".." not in Path(path).parts, "a path without ..")
 
     def path_should_exist(self, is_file: bool = True, msg: str = "") -> Self:
-        """There is a file, or a folder, at the path.
+        """There is something at the path.
 
         Args:
-            is_file: a file is expected, not a folder.
+            is_file: it is a file.
             msg: the message of a failure.
         """
-        expected = "a file" if is_file else "a folder"
+        expected = "a file" if is_file else "a file or a folder"
         return self.register_checker(
-            lambda path: Path(path).is_file() if is_file else Path(path).is_dir(),
+            lambda path: Path(path).is_file() if is_file else Path(path).exists(),
             msg or self._but(f"the path of {expected}"),
         )
 
@@ -317,6 +319,41 @@ class DirectoryValidator(_PathValidator[T]):
         max_len, min_len: bounds of its length in characters; None for none.
     """
 
+    @staticmethod
+    def remove_prefix(string: str | None, prefix: str | None) -> tuple[bool, str | None]:
+        """A text without its beginning.
+
+        Returns:
+            True and the rest; False and the text as it is, where it does not begin so, or one of both is None.
+        """
+        if string is None or prefix is None or not string.startswith(prefix):
+            return False, string
+        return True, string.removeprefix(prefix)
+
+    @staticmethod
+    def check_is_children_path(path_: str, target_: str) -> bool:
+        """True if a path is another one, or lies in it, once links are resolved.
+
+        Args:
+            path_: the upper path.
+            target_: the path that may lie in it.
+        """
+        try:
+            return bool(target_) and Path(target_).resolve().is_relative_to(Path(path_).resolve())
+        except (OSError, RuntimeError, TypeError, ValueError):  # a loop of links, a null byte, no path at all
+            return False
+
+    def check_directory_permissions(self, target_mode: int) -> Self:
+        """The path has exactly these permissions.
+
+        Args:
+            target_mode: the lower nine bits of its mode, such as 0o750.
+        """
+        return self._expect(
+            lambda path: stat.S_IMODE(Path(path).stat().st_mode) & 0o777 == target_mode,
+            f"a path with the permissions {target_mode:o}",
+        )
+
     def check_dir_file_number(self, max_number: int = job_limits.VALID_FILES) -> Self:
         """The folder has at most so many entries."""
 
@@ -339,6 +376,9 @@ class FileValidator(_PathValidator[T]):
         super().__init__(value, max_len, min_len)
         self.path_should_exist()
 
-    def check_file_size(self, max_size: int = job_limits.VALID_FILE_BYTES) -> Self:
-        """The file has at most so many bytes."""
-        return self._expect(lambda path: Path(path).stat().st_size <= max_size, f"a file of at most {max_size} bytes")
+    def check_file_size(self, max_size: int = job_limits.VALID_FILE_BYTES, min_size: int = 0) -> Self:
+        """The file has more than `min_size` bytes, and at most `max_size`. An empty file fails, as with TaskD."""
+        return self._expect(
+            lambda path: min_size < Path(path).stat().st_size <= max_size,
+            f"a file of more than {min_size} bytes, and at most {max_size}",
+        )

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from taskd_net import job_limits
-from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
 from taskd_net.position import read_nodes
+from taskd_net.recover.place import CLUSTERD_VARIABLES
 from taskd_net.schema import Group, Kind, setting, settings_of
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import natural
@@ -49,25 +49,8 @@ def ignored_interval() -> str | None:
     return text if text and _interval(text) is None else None
 
 
-def _local(text: str) -> str | None:
-    return at_clusterd("127.0.0.1") if text == "on" else None
-
-
-def at_clusterd(host: str) -> str | None:
-    """The address of ClusterD on a host, at its own port; None for an empty text."""
-    return str(Address(host.strip("[]"), job_limits.CLUSTERD_PORT)) if host else None
-
-
 def _enabled(text: str) -> str:
     return "false" if text == "off" else "true"
-
-
-CLUSTERD_VARIABLES: Final = {
-    "LOCAL_PROXY_ENABLE": _local,
-    "MINDX_SERVER_IP": at_clusterd,
-    "MINDX_SERVER_DOMAIN": at_clusterd,
-}
-"""TaskD's variables with the address of ClusterD, in order."""
 
 
 def _recover(text: str) -> str | None:

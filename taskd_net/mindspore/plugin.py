@@ -16,12 +16,12 @@ from taskd_net.api.scheduler import end_scheduler
 from taskd_net.api.worker import UPSTREAM
 from taskd_net.codes import ConfigError
 from taskd_net.logger import late_logger
-from taskd_net.mindspore.clusterd import Clusterd
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times
 from taskd_net.mindspore.settings import times_of_environment
 from taskd_net.recover.controller import Controller
+from taskd_net.recover.launcher import Clusterd
 
 log: Final = late_logger()
 

@@ -8,21 +8,27 @@
 - `trust` is TLS, `counters` what a client has seen.
 - `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
 - `controller` is the training framework's side, `mindio` one of it.
+- `launcher` is the client by the platform's variables, and `place` reads the address in them.
 """
 
 from __future__ import annotations
 
-from taskd_net.recover import pb
-from taskd_net.recover.blocking import DLRecoverManager
-from taskd_net.recover.calls import (
-    report_process_fault,
-    report_recover_status,
-    report_recover_strategy,
-    report_stop_complete,
-)
-from taskd_net.recover.client import ClusterdError
-from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, HandlerController, Reports
+from typing import TYPE_CHECKING
+
+from taskd_net.exports import late
+
+if TYPE_CHECKING:
+    from taskd_net.recover import pb
+    from taskd_net.recover.blocking import DLRecoverManager
+    from taskd_net.recover.calls import (
+        report_process_fault,
+        report_recover_status,
+        report_recover_strategy,
+        report_stop_complete,
+    )
+    from taskd_net.recover.client import ClusterdError
+    from taskd_net.recover.codes import Code
+    from taskd_net.recover.controller import Controller, HandlerController, Reports
 
 __all__ = [
     "ClusterdError",
@@ -37,3 +43,17 @@ __all__ = [
     "report_recover_strategy",
     "report_stop_complete",
 ]
+
+_HOMES = {
+    "taskd_net.recover.blocking": ("DLRecoverManager",),
+    "taskd_net.recover.calls": (
+        "report_process_fault",
+        "report_recover_status",
+        "report_recover_strategy",
+        "report_stop_complete",
+    ),
+    "taskd_net.recover.client": ("ClusterdError",),
+    "taskd_net.recover.codes": ("Code",),
+    "taskd_net.recover.controller": ("Controller", "HandlerController", "Reports"),
+}
+__getattr__ = late(globals(), _HOMES, ("pb",))

@@ -437,15 +437,9 @@ def _on_wire(info: Info) -> recover_pb2.ClientInfo:
     return reports.client_info(job, role)
 
 
-def last_made() -> DLRecoverManager:
-    """The client that was made last.
-
-    Raises:
-        NodeError: there is none.
-    """
-    if not _made:
-        raise NodeError("there is no DLRecoverManager in this process")
-    return _made[-1]
+def last_made() -> DLRecoverManager | None:
+    """The client that was made last; None before the first."""
+    return _made[-1] if _made else None
 
 
 _made: Final[list[DLRecoverManager]] = []

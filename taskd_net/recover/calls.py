@@ -1,12 +1,16 @@
-"""The documented reports to ClusterD, by the last `DLRecoverManager` of this process (TaskD API reference)."""
+"""The documented reports to ClusterD, by the last `DLRecoverManager` of this process (TaskD API reference).
+
+Without one, the first report makes one for the job and the address in the environment, as TaskD does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from taskd_net.recover.blocking import last_made
+from taskd_net.recover.blocking import DLRecoverManager, last_made
 from taskd_net.recover.controller import Ranks
+from taskd_net.recover.launcher import made_of_environment
 
 
 def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
@@ -23,16 +27,17 @@ def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
     Raises:
         ArgumentError, ArgumentTypeError: an argument is of no use; nothing is sent.
         ClusterdError: there is no answer; its cause is gRPC's error.
-        NodeError: there is no open `DLRecoverManager`.
+        NodeError: the last `DLRecoverManager` is closed.
+        ConfigError: there was none, and a variable with the job or the address is missing.
 
     Source: TaskD API reference.
     """
-    return last_made().stop_complete(code, msg, fault_ranks)
+    return _client().stop_complete(code, msg, fault_ranks)
 
 
 def report_recover_strategy(fault_ranks: Ranks, strategy_list: Iterable[str]) -> int:
     """Report the strategies that can be carried out. See `report_stop_complete` for the rest."""
-    return last_made().strategies(fault_ranks, strategy_list)
+    return _client().strategies(fault_ranks, strategy_list)
 
 
 def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str) -> int:
@@ -40,7 +45,7 @@ def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str
 
     Arguments, result and errors are those of `report_stop_complete`.
     """
-    return last_made().result(code, msg, fault_ranks, strategy)
+    return _client().result(code, msg, fault_ranks, strategy)
 
 
 def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | None = None) -> int:
@@ -48,4 +53,8 @@ def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | No
 
     Arguments, result and errors are those of `report_stop_complete`.
     """
-    return last_made().fault_ranks(fault_ranks, fault_codes)
+    return _client().fault_ranks(fault_ranks, fault_codes)
+
+
+def _client() -> DLRecoverManager:
+    return last_made() or made_of_environment()

@@ -69,7 +69,7 @@ class ClientInfo:
 
     Args:
         jobId: the job.
-        role: `master agent`, or `taskd` for a Manager.
+        role: any text; a launcher's is `master agent`, a Manager's `taskd`.
         ip, port: not used.
         taskId: the job, in Elastic-Agent's form.
     """
@@ -89,7 +89,7 @@ class ClientInfo:
         """The message.
 
         Raises:
-            ArgumentError: there is no job, or the role is unknown.
+            ArgumentError: there is no job.
             ArgumentTypeError: one is no text.
         """
         return client_info(self.taskId or self.jobId, self.role)

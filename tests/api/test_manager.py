@@ -287,6 +287,16 @@ def test_sigterm_ends_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
             process.kill()
 
 
+def test_none_is_a_value_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `os.getenv` gives it for a variable that is not set."""
+    monkeypatch.setenv("POD_IP", OWN_IP)
+    infos = {"ip": None, "port": None, "name": None, "role": None}
+    given = dict.fromkeys([*CONFIG, "fault_config", "sub_health", "tls_conf", "enable_tls", "PlainListenAddr"])
+    assert api.init_taskd_manager({**given, "cluster_infos": [infos]}) is True
+    assert manager.slot.member._settings == manager._settings({})
+    assert api.destroy_taskd_manager()
+
+
 def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", OWN_IP)
     assert api.init_taskd_manager({})

@@ -232,7 +232,8 @@ def test_file_and_folder_that_should_exist(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert DirectoryValidator(str(file)).path_should_exist().is_valid()
-    assert not DirectoryValidator(str(file)).path_should_exist(is_file=False).is_valid()
+    assert DirectoryValidator(str(file)).path_should_exist(is_file=False).is_valid()
+    assert not DirectoryValidator(str(tmp_path / "none")).path_should_exist(is_file=False).is_valid()
     assert chain(str(tmp_path)).is_valid()
     assert not DirectoryValidator(str(tmp_path)).path_should_exist().is_valid()
     missing = DirectoryValidator(str(tmp_path / "none")).path_should_exist(msg="no such file")
@@ -336,13 +337,56 @@ def test_sensitive_words(path: str, words: list[str] | None, valid: bool) -> Non
     assert DirectoryValidator(path).should_not_contains_sensitive_words(words).is_valid() is valid
 
 
-@pytest.mark.parametrize(("size", "valid"), [(0, True), (1_048_576, True), (1_048_577, False)])
+@pytest.mark.parametrize(("size", "valid"), [(0, False), (1, True), (1_048_576, True), (1_048_577, False)])
 def test_size_of_a_file(size: int, valid: bool, tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file:
         file.truncate(size)
     assert FileValidator(str(path)).check_file_size().is_valid() is valid
-    assert FileValidator(str(path)).check_file_size(size).is_valid()
+    assert FileValidator(str(path)).check_file_size(size, size - 1).is_valid()
+    assert not FileValidator(str(path)).check_file_size(size, size).is_valid()
+
+
+@pytest.mark.parametrize(("mode", "valid"), [(0o750, True), (0o4750, True), (0o755, False), (0o700, False)])
+def test_permissions_of_a_folder(mode: int, valid: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert DirectoryValidator(str(folder)).check_directory_permissions(0o750).is_valid() is valid
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "result"),
+    [
+        ("/a/b", "/a", (True, "/b")),
+        ("/a", "/a", (True, "")),
+        ("/a/b", "/b", (False, "/a/b")),
+        ("/a", "/a/b", (False, "/a")),
+        (None, "/a", (False, None)),
+        ("/a", None, (False, "/a")),
+    ],
+)
+def test_text_without_its_beginning(text: str | None, prefix: str | None, result: tuple[bool, str | None]) -> None:
+    assert DirectoryValidator.remove_prefix(text, prefix) == result
+
+
+def test_path_in_another_one(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    within = DirectoryValidator.check_is_children_path
+    assert within(str(tmp_path), str(tmp_path / "in")) and within(str(tmp_path), str(tmp_path))
+    assert within(str(tmp_path / "in"), str(tmp_path / "link" / "none"))
+    assert not within(str(tmp_path / "in"), str(tmp_path))
+    assert not within(str(tmp_path / "in"), str(tmp_path / "inner"))  # a name that begins so
+    assert not within(str(tmp_path / "in"), "")
+    assert not within(str(tmp_path / "in"), "\0")
+    assert not within(str(tmp_path / "in"), str(tmp_path / "loop"))
+
+
+def test_message_of_a_validator() -> None:
+    assert Validator(5, "no").register_checker(lambda _: False).check().msg == "no"
+    assert Validator(5, "no").register_checker(lambda _: False, "none").check().msg == "none"
 
 
 def test_file_has_to_be_one(tmp_path: Path) -> None:

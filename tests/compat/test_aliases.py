@@ -36,9 +36,11 @@ VALIDATORS: Final = [
 ALIASES: Final = {
     "taskd.api": {name: "taskd_net.api" for names in CALLS.values() for name in names},
     **{f"taskd.api.taskd_{role}_api": dict.fromkeys(names, "taskd_net.api") for role, names in CALLS.items()},
+    RECOVER: {"DLRecoverManager": "taskd_net.recover"},
+    "taskd.python.adaptor.pytorch.group_info": {"dump_group_info": "taskd_net.api.group_info"},
     f"{RECOVER}.recover_manager": {
         **dict.fromkeys(["DLRecoverManager", *REPORTS], "taskd_net.recover"),
-        "init_grpc_client": "taskd_net.api.launcher",
+        "init_grpc_client": "taskd_net.recover.launcher",
         "pb": "taskd_net.wire:recover_pb2",
     },
     f"{RECOVER}.pb.recover_pb2": dict.fromkeys(
@@ -83,6 +85,8 @@ SIGNATURES: Final = {
     f"{RECOVER}.recover_manager:DLRecoverManager.register": "(self, request)",
     f"{RECOVER}.recover_manager:DLRecoverManager.start_subscribe": "(self, frame='pytorch')",
     f"{RECOVER}.recover_manager:DLRecoverManager.init_clusterd": "(self)",
+    "taskd.python.adaptor.pytorch.group_info:dump_group_info": "()",
+    "taskd.python.utils.validator:Validator": "(value, msg='')",
     "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin": "()",
     "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin.register_callbacks": "(self, operator, func)",
     "taskd.python.framework.agent.ms_mgr.msrun_plugin:MSRunPlugin.start": "(self)",

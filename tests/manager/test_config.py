@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net.codes import ConfigError
 from taskd_net.manager import ManagerConfig
-from taskd_net.manager.config import CLUSTERD_VARIABLES, ignored_interval, interval_of_environment, size
+from taskd_net.manager.config import ignored_interval, interval_of_environment, size
 
 
 @pytest.mark.parametrize(("value", "recovers"), [("on", True), ("process", True), ("", False), ("off", False)])
@@ -66,22 +66,3 @@ def test_subscription_needs_a_job_an_address_and_the_switch() -> None:
         assert not without.subscribes and not without.decisions().recovers
     by_queue = replace(whole, clusterd=True)
     assert not by_queue.subscribes and by_queue.decisions().recovers
-
-
-@pytest.mark.parametrize(
-    ("variable", "text", "address"),
-    [
-        ("LOCAL_PROXY_ENABLE", "on", "127.0.0.1:8899"),
-        ("LOCAL_PROXY_ENABLE", "off", None),
-        ("MINDX_SERVER_IP", "10.0.0.7", "10.0.0.7:8899"),
-        ("MINDX_SERVER_IP", "fd00::7", "[fd00::7]:8899"),
-        ("MINDX_SERVER_IP", "", None),
-        ("MINDX_SERVER_DOMAIN", "clusterd.mindx", "clusterd.mindx:8899"),
-    ],
-)
-def test_taskds_variables_say_where_clusterd_is(variable: str, text: str, address: str | None) -> None:
-    assert CLUSTERD_VARIABLES[variable](text) == address
-
-
-def test_taskds_variables_have_an_order() -> None:
-    assert list(CLUSTERD_VARIABLES) == ["LOCAL_PROXY_ENABLE", "MINDX_SERVER_IP", "MINDX_SERVER_DOMAIN"]

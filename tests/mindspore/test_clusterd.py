@@ -11,8 +11,8 @@ import pytest
 
 from taskd_net import job_limits
 from taskd_net.mindspore import MSRunPlugin, Paths
-from taskd_net.mindspore.clusterd import Clusterd
 from taskd_net.recover import HandlerController, Reports, rpcs
+from taskd_net.recover.launcher import Clusterd
 from taskd_net.wire import recover_pb2 as wire
 from tests.api.frameworks import FINISHES, Double, Msrun
 from tests.mindspore.test_plugin import SOON, TIMES, soon
@@ -118,14 +118,16 @@ def test_recovery_that_is_switched_off(
     made.close()
 
 
-@pytest.mark.parametrize("missing", ["MINDX_TASK_ID", "TASKD_NET_CLUSTERD_ADDR"])
+@pytest.mark.parametrize(
+    ("missing", "named"), [("MINDX_TASK_ID", "MINDX_TASK_ID"), ("TASKD_NET_CLUSTERD_ADDR", "MINDX_SERVER_IP")]
+)
 def test_no_client_without_a_job_and_an_address(
-    missing: str, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    missing: str, named: str, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.delenv(missing)
     assert Clusterd.of_environment("mindspore") is None
-    assert "no_clusterd" in caplog.text and "MINDX_TASK_ID" in caplog.text
+    assert "no_clusterd" in caplog.text and f"{named} is not set" in caplog.text
 
 
 def test_address_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

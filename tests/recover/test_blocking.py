@@ -13,7 +13,7 @@ import pytest
 from taskd_net import job_limits, recover
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.jobs.traffic import Call
-from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, pb, rpcs
+from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, blocking, pb, rpcs
 from taskd_net.recover.blocking import address_of
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
@@ -79,6 +79,25 @@ def test_reports_reach_clusterd_and_bring_its_code(clusterd: ClusterD, made: Mad
     ]
 
 
+def test_report_without_a_client_makes_one_of_the_environment(
+    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "_made", [])
+    monkeypatch.delenv("MINDX_TASK_ID", raising=False)
+    with pytest.raises(ConfigError, match="MINDX_TASK_ID is not set; expected the id of the job"):
+        recover.report_process_fault({3: 1})
+    monkeypatch.setenv("MINDX_TASK_ID", "J")
+    monkeypatch.setenv("TASKD_NET_CLUSTERD_ADDR", clusterd.address)
+    try:
+        assert recover.report_process_fault({3: 1}) == 0
+        assert recover.report_process_fault({3: 1}) == 0
+        assert clusterd.calls == [("ReportProcessFault", wire.ProcessFaultRequest(jobId="J", faultRanks=FAULTS))] * 2
+        assert len(blocking._made) == 1  # the same one
+    finally:
+        for each in blocking._made:
+            each.close()
+
+
 def test_report_that_is_refused_is_made_again_after_register(clusterd: ClusterD, made: Made) -> None:
     manager = made(INFO, clusterd.address)
     clusterd.answers["ReportStopComplete"].append(400)
@@ -123,10 +142,10 @@ def test_wrong_arguments_send_nothing(clusterd: ClusterD, made: Made) -> None:
         recover.report_recover_status(0, "", {}, 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="fault_codes is 3; expected a dict"):
         recover.report_process_fault({}, 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="role is 'boss'; expected one of taskd, master agent"):
-        DLRecoverManager(pb.ClientInfo(jobId="J", role="boss"), clusterd.address)
-    with pytest.raises(ValueError, match="role is 'boss'; expected one of taskd, master agent"):
-        manager.register(pb.ClientInfo(jobId="J", role="boss"))
+    with pytest.raises(ValueError, match="jobId is empty; expected the id of a job"):
+        DLRecoverManager(pb.ClientInfo(role="boss"), clusterd.address)
+    with pytest.raises(TypeError, match="role is 3; expected a text"):
+        manager.register(pb.ClientInfo(jobId="J", role=3))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="server_addr is 3"):
         DLRecoverManager(INFO, 3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="server_addr"):

@@ -72,10 +72,11 @@ def test_strategies_are_texts(strategies: object) -> None:
         reports.recover_status("J", 0, "", {}, 3)
 
 
-def test_client_has_a_job_and_a_known_role() -> None:
-    assert reports.client_info("J", "master agent") == wire.ClientInfo(jobId="J", role="master agent")
-    with pytest.raises(ValueError, match="role is 'boss'; expected one of taskd, master agent"):
-        reports.client_info("J", "boss")
+def test_client_has_a_job_and_any_role() -> None:
+    for role in ("master agent", "boss", ""):
+        assert reports.client_info("J", role) == wire.ClientInfo(jobId="J", role=role)
+    with pytest.raises(TypeError, match="role is None; expected a text"):
+        reports.client_info("J", None)
     with pytest.raises(ValueError, match="jobId is empty"):
         reports.client_info("", "taskd")
     with pytest.raises(TypeError, match="jobId is 7; expected a text"):

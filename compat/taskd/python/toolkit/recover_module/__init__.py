@@ -1,1 +1,5 @@
-"""A package of TaskD's import paths."""
+"""The client of ClusterD."""
+
+from taskd_net.recover import DLRecoverManager
+
+__all__ = ["DLRecoverManager"]

@@ -1,6 +1,5 @@
 """The client of ClusterD."""
 
-from taskd_net.api.launcher import init_grpc_client
 from taskd_net.recover import (
     DLRecoverManager,
     report_process_fault,
@@ -8,6 +7,7 @@ from taskd_net.recover import (
     report_recover_strategy,
     report_stop_complete,
 )
+from taskd_net.recover.launcher import init_grpc_client
 from taskd_net.wire import recover_pb2 as pb
 
 __all__ = [

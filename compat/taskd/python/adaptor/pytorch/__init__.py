@@ -1,0 +1,1 @@
+"""A package of TaskD's import paths."""

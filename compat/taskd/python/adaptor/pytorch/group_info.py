@@ -1,0 +1,5 @@
+"""The groups of ranks of a training."""
+
+from taskd_net.api.group_info import dump_group_info
+
+__all__ = ["dump_group_info"]
