@@ -79,7 +79,7 @@ class Raised:
     Args:
         type: the type.
         since: time of the last reaching.
-        until: time of its end; infinity: a person ends it.
+        until: time of its end; infinity while its fault stands, and where a person has to end it.
         reason: in words.
     """
 

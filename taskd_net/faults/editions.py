@@ -43,6 +43,8 @@ class Table:
         duration_codes: the only codes with a FaultDuration; empty for any.
         duration_defaults: numbers outside their range take the default; else the entry is ignored.
         duration_of_code: defaults of single codes where they differ.
+        network_codes: codes that are always of the network: `NETWORK_TYPES` are their only types in the general lists,
+            and in no list they are PreSeparateNPU.
     """
 
     code_keys: Mapping[str, FaultType]
@@ -55,6 +57,7 @@ class Table:
     duration_codes: frozenset[str]
     duration_defaults: bool
     duration_of_code: Mapping[str, Mapping[str, int]]
+    network_codes: frozenset[str]
 
     def numbers(self, section: str) -> Mapping[str, Range]:
         """The numbers of a section of faultCustomization.json, by key."""
@@ -66,6 +69,9 @@ LINK_DOWN: Final = "81078603"
 
 NETWORK_KEYS: Final = "NetworkCodes"
 """End of the keys of faultCode.json that have codes of the network."""
+
+NETWORK_TYPES: Final = frozenset({FaultType.NOT_HANDLE, FaultType.PRE_SEPARATE_NPU, FaultType.SEPARATE_NPU})
+"""Types that a code of the network may have in a general list; any other one counts as NotHandleFault."""
 
 _SIX: Final = {
     "NotHandleFaultCodes": FaultType.NOT_HANDLE,
@@ -98,6 +104,7 @@ EDITIONS: Final[Mapping[Edition, Table]] = {
         duration_codes=frozenset({LINK_DOWN}),
         duration_defaults=True,
         duration_of_code={},
+        network_codes=frozenset(),
     ),
     Edition.CURRENT: Table(
         code_keys={**_SIX, **_MORE},
@@ -121,6 +128,7 @@ EDITIONS: Final[Mapping[Edition, Table]] = {
             LINK_DOWN: {"FaultTimeout": 20, "RecoverTimeout": 60},
             "80E01801": {"FaultTimeout": 30},
         },
+        network_codes=frozenset({LINK_DOWN, "81078607", "110000002", "110001024"}),
     ),
 }
 

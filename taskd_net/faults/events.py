@@ -39,7 +39,7 @@ class FaultEvent(NamedTuple):
     """An event of a device. `read_event` makes it of what comes from outside.
 
     Args:
-        code: of the fault, in upper case.
+        code: of the fault, as `fault_code` gives it.
         device: its name, unique in the job.
         kind: occurred, recovered, or once.
         severity: as the driver says; None for unknown.
@@ -56,7 +56,7 @@ class FaultEvent(NamedTuple):
 
 
 def fault_code(text: object, name: str = "code") -> str:
-    """A fault code in upper case.
+    """A fault code in upper case, with eight digits where its number has no more: `020000002` is `20000002`.
 
     Raises:
         ArgumentError: it is none.
@@ -64,7 +64,7 @@ def fault_code(text: object, name: str = "code") -> str:
     found = _CODE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise ArgumentError(f"{name} is {shown(text)}; expected {CODE_FORM}")
-    return found[1].upper()
+    return f"{int(found[1], 16):08X}"
 
 
 def device_name(text: object, name: str = "device") -> str:

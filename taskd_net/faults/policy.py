@@ -29,7 +29,7 @@ from taskd_net.faults.levels import Action, FaultType, JobKind, Mode, Step, SubH
 from taskd_net.faults.looks import Looks
 from taskd_net.faults.occurrences import Occurrences
 from taskd_net.faults.recent import RecentEvents
-from taskd_net.faults.rules import FaultRules
+from taskd_net.faults.rules import FaultRules, FrequencyRule
 from taskd_net.faults.saving import from_plain, to_plain
 
 _MANUAL = FaultType.MANUALLY_SEPARATE_NPU
@@ -110,17 +110,21 @@ class FaultPolicy:
         return self._looks.next
 
     def change(self, rules: FaultRules, now: float) -> list[Decision]:
-        """Use other rules. Faults that stand are decided on again where their type changes.
+        """Use other rules. Faults that stand are decided on again where their type changes, and so are devices that a
+        frequency has raised. A device that is separated manually stays so.
 
         Counters of codes whose rule of frequency is the same go on; those of other codes begin again.
         """
         found = self.look(now)
-        self.rules = rules
+        before, self.rules = self.rules, rules
         self._answers.use(rules.grace)
         self.changed |= self._occurrences.use(rules.frequency)
         for name, device in list(self._devices.items()):
             for code, fault in list(device.faults.items()):
                 self._change(name, device, code, fault, now, found)
+            for code, raised in list(device.raised.items()):
+                self._change_raised(name, device, code, raised, before.frequency.get(code), now, found)
+            self._begin_windows(device, now)
             self._settled(name, device)
         return found
 
@@ -167,6 +171,7 @@ class FaultPolicy:
         if device is None or device.plan is None or device.plan.step.action is not action or action not in TO_BE_DONE:
             return []
         found = self._answers.step_done(name, device, now)
+        self._begin_windows(device, now)  # a reset ends faults
         self._settled(name, device)
         return found
 
@@ -238,6 +243,7 @@ class FaultPolicy:
         found = {name: from_plain(name, value, self.rules) for name, value in saved.items() if value is not None}
         for name, device in sorted(found.items(), key=lambda item: item[1].counted)[-editions.DEVICES :]:
             self._devices[name] = device
+            self._begin_windows(device, device.counted)
             self._answers.loaded(device)
             self._occurrences.loaded(name, device)
             self._settled(name, device)
@@ -253,13 +259,16 @@ class FaultPolicy:
         fault = self._stand(device, event, base, at) if stands else None
         fault_type, reason = base, rules.reason(event, base)
         raised = None if code in rules.duration else self._count(name, device, code, fault, at, now)
+        if code in device.raised and code not in rules.duration:
+            device.raised[code].until = NEVER
+            self._begin_windows(device, at)
         if raised is not None and raised[0] > base:
             fault_type, reason = raised
         decision = self._answers.occurred(name, device, code, fault_type, reason, now)
         found.append(decision)
         self.changed.add(name)
         self._number(name, device)
-        if raised is not None or decision.steps or code in rules.duration or device.empty:
+        if raised is not None or decision.steps or code in rules.duration or code in device.raised or device.empty:
             self._settled(name, device)
 
     def _remembered(self, name: str) -> Device:
@@ -309,12 +318,12 @@ class FaultPolicy:
         times = "once" if rule.times == 1 else f"{rule.times} times"
         reason = f"it has occurred {times} within {rule.window} s"
         if rule.handling is _MANUAL or rule.release is not None:
-            until = NEVER if rule.release is None else now + rule.release
-            if len(device.raised) < editions.RAISED_PER_DEVICE or code in device.raised:
-                device.raised[code] = Raised(rule.handling, now, until, reason)
-            elif (other := device.least_raised()) and device.raised[other].type < rule.handling:
+            if len(device.raised) >= editions.RAISED_PER_DEVICE and code not in device.raised:
+                other = device.least_raised()
+                if device.raised[other].type >= rule.handling:
+                    return rule.handling, reason
                 del device.raised[other]
-                device.raised[code] = Raised(rule.handling, now, until, reason)
+            device.raised[code] = Raised(rule.handling, now, NEVER, reason)
         elif fault is not None:
             fault.frequent = rule.handling
         return rule.handling, reason
@@ -338,7 +347,19 @@ class FaultPolicy:
                 fault.gone = at
         if fault is None or fault.type is not ended or code not in device.faults:
             found.append(self._answers.over(name, device, code, ended, "it has recovered", now))
+        self._begin_windows(device, at)
         self._settled(name, device)
+
+    def _begin_windows(self, device: Device, at: float) -> None:
+        """Give each raised type an end, whose fault is over since a time; a fault that stands takes it back."""
+        for code, raised in device.raised.items():
+            rule, fault = self.rules.frequency.get(code), device.faults.get(code)
+            if rule is None or rule.release is None:
+                continue
+            if fault is not None and (fault.lasting is not None if code in self.rules.duration else fault.stands):
+                raised.until = NEVER
+            elif raised.until == NEVER:
+                raised.until = at + rule.release
 
     # ---- the passing of time, and other rules
 
@@ -354,15 +375,17 @@ class FaultPolicy:
                 if raised is not None and raised[0] > fault.lasting:
                     reason = f"{reason}, and {raised[1]}"
                 most = fault.type if raised is None else max(fault.type, raised[0])
+                self._begin_windows(device, now)
                 found.append(self._answers.occurred(name, device, code, most, reason, now))
             elif not fault.stands and now - fault.gone > rule.recovery:
                 del device.faults[code]
                 reason = f"it has been gone for more than {rule.recovery} s"
+                self._begin_windows(device, now)
                 found.append(self._answers.over(name, device, code, fault.type, reason, now))
         for code, raised_type in list(device.raised.items()):
             if now >= raised_type.until:
                 del device.raised[code]
-                reason = f"it was not raised again for {raised_type.until - raised_type.since:g} s"
+                reason = "it has not occurred for the time of its release"
                 found.append(self._answers.over(name, device, code, raised_type.type, reason, now, well=False))
         plan = device.plan
         if plan is not None and now >= plan.deadline:
@@ -388,6 +411,35 @@ class FaultPolicy:
         elif kind < before or code not in device.faults:
             reason = f"by the changed rules it is {kind.word}"
             found.append(self._answers.over(name, device, code, before, reason, now))
+
+    def _change_raised(
+        self,
+        name: str,
+        device: Device,
+        code: str,
+        raised: Raised,
+        before: FrequencyRule | None,
+        now: float,
+        found: list[Decision],
+    ) -> None:
+        """Bring a type that a frequency has raised under the rules in force."""
+        rule = self.rules.frequency.get(code)
+        if raised.type is _MANUAL or rule == before:
+            return
+        ended = raised.type
+        if rule is None or rule.release is None:
+            del device.raised[code]
+            reason = "the changed rules do not raise it"
+            found.append(self._answers.over(name, device, code, ended, reason, now, well=False))
+            return
+        raised.type = rule.handling
+        if before is not None and before.release is not None:
+            raised.until += rule.release - before.release
+        reason = f"by the changed rules it is {rule.handling.word}"
+        if rule.handling > ended:
+            found.append(self._answers.occurred(name, device, code, rule.handling, reason, now))
+        elif rule.handling < ended:
+            found.append(self._answers.over(name, device, code, ended, reason, now, well=False))
 
     def _settled(self, name: str, device: Device) -> None:
         """Find out when to look at a device again, and forget it if there is nothing to remember."""

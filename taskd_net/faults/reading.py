@@ -227,14 +227,25 @@ class _Reader:
                 except ArgumentError:
                     self._problem(f"{key}[{number}]", each, CODE_FORM, "ignored")
                     continue
-                before = codes.setdefault(code, fault_type)
-                if before is not fault_type:
-                    codes[code] = wins = max(before, fault_type)
+                listed = self._listed(code, key, number, fault_type)
+                before = codes.setdefault(code, listed)
+                if before is not listed:
+                    codes[code] = wins = max(before, listed)
                     said = _Said(f"{code}, which is a code of {before.word} too")
                     self._problem(f"{key}[{number}]", said, "a code in one list", f"{wins.word} counts")
         if not codes:
             self._problem("", _Said("without codes"), "codes", "every code is answered by its severity")
         return codes
+
+    def _listed(self, code: str, key: str, number: int, fault_type: FaultType) -> FaultType:
+        """The type of a code in a list. A code of the network has few of them outside of the lists of the network."""
+        known = editions.NETWORK_TYPES
+        if code not in self._table.network_codes or key.endswith(editions.NETWORK_KEYS) or fault_type in known:
+            return fault_type
+        words = ", ".join(each.word for each in sorted(known))
+        said = _Said(f"{code}, a code of the network")
+        self._problem(f"{key}[{number}]", said, f"it as one of {words}", f"{FaultType.NOT_HANDLE.word} is used")
+        return FaultType.NOT_HANDLE
 
     # ---- faultCustomization.json
 
@@ -275,7 +286,8 @@ class _Reader:
             numbers: dict[str, int | None] = {}
             for key, limits in table.frequency.items():
                 optional = key == "ReleaseTimeWindow" and handling is FaultType.MANUALLY_SEPARATE_NPU
-                if not (optional and key not in entry):
+                missing = key not in entry or (type(entry[key]) is int and entry[key] == 0)  # as for the platform
+                if not (optional and missing):
                     numbers[key] = self._in_range(entry, place, key, limits, "the entry is ignored")
             if handling is None or None in numbers.values():
                 continue

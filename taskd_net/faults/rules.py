@@ -27,7 +27,8 @@ class FrequencyRule(NamedTuple):
         window: seconds in which occurrences count.
         times: occurrences that reach it.
         handling: the type from then on, if it is more serious than the fault's own.
-        release: seconds without another reaching after which it ends; None: with the fault, or by a person.
+        release: seconds after the fault's recovery, without another occurrence, after which it ends; None: with the
+            fault, or by a person.
     """
 
     window: int
@@ -135,11 +136,14 @@ class FaultRules:
     def type_of(self, code: str, severity: Severity | None, *, network: bool = False) -> FaultType:
         """The type of a fault by its code alone.
 
-        An unknown code with a rule of duration waits for that. Any other unknown one is answered by its severity.
+        An unknown code with a rule of duration waits for that, unless the edition knows it as one of the network. Any
+        other unknown one is answered by its severity.
         """
         known = self.codes.get(code)
         if known is not None:
             return known
+        if code in EDITIONS[self.edition].network_codes:
+            return FaultType.PRE_SEPARATE_NPU
         if code in self.duration:
             return FaultType.NOT_HANDLE
         if network:
@@ -150,6 +154,8 @@ class FaultRules:
         """The reason of a type by the code alone, in words."""
         if event.code in self.codes:
             return f"the code is listed as {base.word}"
+        if event.code in EDITIONS[self.edition].network_codes:
+            return "the code is in no list, and one of the network"
         if event.code in self.duration:
             return "the code is in no list, and its duration counts"
         if event.network:

@@ -84,7 +84,8 @@ def _device(value: Any, rules: FaultRules) -> Device:
         raise TypeError
     device = Device(counted=_read_time(value.get("counted", 0.0)))
     faults = value.get("faults", {})
-    for code, (since, severity, network, stands, frequent, lasting, gone, *uncounted) in faults.items():
+    for text, (since, severity, network, stands, frequent, lasting, gone, *uncounted) in faults.items():
+        code = fault_code(text)
         known = None if severity is None else Severity(severity)
         fault = Fault(_read_time(since), FaultType.NOT_HANDLE, known, bool(network), bool(stands))
         fault.base = rules.type_of(code, fault.severity, network=fault.network)
@@ -94,12 +95,13 @@ def _device(value: Any, rules: FaultRules) -> Device:
         if code not in rules.duration:
             fault.lasting = None
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):
-            device.faults[fault_code(code)] = fault
+            device.faults[code] = fault
     for code, (kind, since, until, reason) in value.get("raised", {}).items():
         if len(device.raised) < editions.RAISED_PER_DEVICE:
             device.raised[fault_code(code)] = Raised(TYPES[kind], _read_time(since), _read_time(until), str(reason))
-    for code, times in value.get("occurrences", {}).items():
-        rule = rules.frequency.get(fault_code(code))
+    for text, times in value.get("occurrences", {}).items():
+        code = fault_code(text)
+        rule = rules.frequency.get(code)
         # A counter that had reached its rule would have begun again.
         kept = 0 if rule is None else rule.times - 1
         if kept and times:

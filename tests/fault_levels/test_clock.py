@@ -66,7 +66,7 @@ def test_a_device_is_released_after_its_whole_window(by: float) -> None:
     scene.send(L2, "recovered", at=1e6 + 100.0)
     assert scene.out()
     step(scene, by, stored=True)
-    assert scene.at(scene.now + 199.0) == [] and scene.out()
+    assert scene.at(scene.now + 299.0) == [] and scene.out()
     scene.at(scene.now + 2.0)
     assert not scene.out()
 

@@ -59,3 +59,8 @@ def test_nothing_else_is_raised(value: Any) -> None:
     except ArgumentError:
         return
     assert fault_code(found.code) == found.code and device_name(found.device) == found.device and found.at >= 0
+
+
+def test_codes_are_compared_as_numbers() -> None:
+    assert fault_code("020000002") == fault_code("20000002") == "20000002"
+    assert fault_code("0x0000000a") == "0000000A" and fault_code("110000002") == "110000002"

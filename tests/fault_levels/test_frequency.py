@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import Action, FaultType, Mode
 from taskd_net.faults.rules import FaultRules
-from tests.fault_levels.scene import CODES, L1, L2, L3, L6, Scene, actions, frequency, read
+from tests.fault_levels.scene import CODES, L1, L2, L3, L6, LINK, Scene, actions, frequency, read
 
 ISOLATE = Action.ISOLATE_AND_RESCHEDULE
 
@@ -147,7 +148,7 @@ def test_the_release_window_of_the_current_edition_ends_it(word: str) -> None:
     once(scene, 50, 51, 52)  # once more: the window begins again
     assert scene.at(151.9) == []
     (over,) = scene.at(152.0)
-    assert over.cleared and over.reason == "it was not raised again for 100 s" and scene.out() == {}
+    assert over.cleared and over.reason == "it has not occurred for the time of its release" and scene.out() == {}
 
 
 def test_the_reason_is_that_of_the_type_that_is_left() -> None:
@@ -220,3 +221,137 @@ def test_a_plain_count_agrees(times: list[int], most: int, window: int) -> None:
         if len(counted) == most:
             counted, expected = [], RAISED
         assert once(scene, at) == [expected]
+
+
+# ---- the current edition: a raised type outlives its fault
+
+
+def standing(**more: object) -> Scene:
+    """A device that is raised since 3.0, whose fault stands."""
+    scene = Scene(rules(Edition.CURRENT, **{"ReleaseTimeWindow": 100, **more}))
+    once(scene, 1, 2)
+    scene.send(L1, at=3.0)
+    return scene
+
+
+@pytest.mark.parametrize("word", ["ManuallySeparateNPU", "SeparateNPU"])
+def test_a_raised_device_stays_out_while_its_fault_stands(word: str) -> None:
+    scene = standing(FaultHandling=word)
+    assert scene.at(10_000.0) == [] and scene.policy.next_look == float("inf")
+    scene.send(L1, "recovered", at=20_000.0)
+    assert scene.at(20_099.9) == [] and scene.out() == {"npu-0": ISOLATE.value}
+    (over,) = scene.at(20_100.0)
+    assert over.cleared and over.reason == "it has not occurred for the time of its release" and scene.out() == {}
+
+
+@pytest.mark.parametrize("kind", ["occurred", "once"])
+def test_an_occurrence_after_the_recovery_takes_the_window_back(kind: str) -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=10.0)
+    scene.send(L1, kind, at=109.0)
+    assert scene.at(208.9) == [] and scene.out() == {"npu-0": ISOLATE.value}
+    if kind == "occurred":
+        assert scene.at(1_000.0) == []
+        scene.send(L1, "recovered", at=1_000.0)
+        assert len(scene.at(1_100.0)) == 1
+    assert len(scene.at(1_100.0)) == (1 if kind == "once" else 0) and scene.out() == {}
+
+
+def test_the_end_of_a_reset_begins_the_window() -> None:
+    more = {"EventId": L2, "FaultHandling": "RestartNPU", "ReleaseTimeWindow": 100}
+    scene = Scene(rules(Edition.CURRENT, **more), Mode.GRACE)
+    for at in (1.0, 2.0, 3.0):
+        scene.send(L2, at=at)
+    scene.policy.step_done("npu-0", Action.STOP_PROCESSES, 4.0)
+    scene.policy.step_done("npu-0", Action.RESET_DEVICE, 5.0)
+    assert scene.at(104.9) == [] and scene.policy.standing("npu-0") is FaultType.RESTART_NPU
+    assert len(scene.at(105.0)) == 1 and scene.policy.standing("npu-0") is FaultType.NOT_HANDLE
+
+
+def test_a_code_with_a_duration_is_gone_after_that() -> None:
+    custom = frequency(EventId=L1, Times=1, ReleaseTimeWindow=100)
+    duration = {"EventId": L1, "FaultTimeout": 10, "RecoverTimeout": 30, "FaultHandling": "PreSeparateNPU"}
+    scene = Scene(read(CODES, {**custom, "FaultDuration": [duration]}, Edition.CURRENT)[0])
+    scene.send(L1, at=0.0)
+    (raised,) = scene.at(11.0)
+    assert raised.fault_type.word == RAISED
+    scene.send(L1, "recovered", at=20.0)
+    scene.send(L1, at=40.0)  # within RecoverTimeout: it has not been gone
+    scene.send(L1, "recovered", at=100.0)
+    assert [each.fault_type.word for each in scene.at(229.0)] == ["PreSeparateNPU"] and scene.out() != {}
+    scene.send(L1, at=229.0)
+    scene.send(L1, "recovered", at=229.5)  # too short to count
+    assert len(scene.at(231.0)) == 1 and scene.out() == {}
+
+
+def test_saved_windows_are_those_of_the_faults_that_stand() -> None:
+    scene = standing()
+    saved: Any = json.loads(json.dumps(scene.policy.saved()))
+    saved["npu-0"]["raised"][L1][2] = 103.0  # as releases before wrote it
+    again = Scene(scene.policy.rules)
+    again.policy.load(saved)
+    assert again.at(1_000.0) == [] and again.out() == {"npu-0": ISOLATE.value}
+    again.send(L1, "recovered", at=1_000.0)
+    saved = json.loads(json.dumps(again.policy.saved()))
+    third = Scene(scene.policy.rules)
+    third.policy.load(saved)
+    assert len(third.at(1_100.0)) == 1 and third.out() == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "left", "reason"),
+    [
+        (None, {}, "the changed rules do not raise it"),
+        ({"FaultHandling": "NotHandleFault"}, {}, "by the changed rules it is NotHandleFault"),
+        ({"FaultHandling": "PreSeparateNPU"}, {"npu-0": ISOLATE.value}, "by the changed rules it is PreSeparateNPU"),
+        ({"FaultHandling": "ManuallySeparateNPU"}, {"npu-0": ISOLATE.value}, "by the changed rules it is Manually"),
+        ({"TimeWindow": 61}, {"npu-0": ISOLATE.value}, ""),
+    ],
+)
+def test_changed_files_act_on_raised_devices(more: dict[str, object] | None, left: dict[str, str], reason: str) -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=4.0)
+    changed = read(CODES)[0] if more is None else rules(Edition.CURRENT, **{"ReleaseTimeWindow": 100, **more})
+    found = scene.policy.change(changed, 5.0)
+    assert len(found) == bool(reason) and all(reason in each.reason for each in found)
+    assert {name: word for name, word in scene.out().items() if word} == left
+
+
+def test_a_changed_release_counts_from_the_recovery() -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=10.0)
+    assert scene.policy.change(rules(Edition.CURRENT, ReleaseTimeWindow=60), 50.0) == []
+    assert scene.at(69.9) == [] and len(scene.at(70.0)) == 1 and scene.out() == {}
+
+
+def test_changed_files_leave_a_manually_separated_device() -> None:
+    scene = standing(FaultHandling="ManuallySeparateNPU", ReleaseTimeWindow=0)
+    scene.send(L1, "recovered", at=4.0)
+    assert scene.policy.change(read(CODES, None, Edition.CURRENT)[0], 5.0) == []
+    assert scene.at(10**9) == [] and scene.policy.manually_separated() == ["npu-0"]
+
+
+def test_at_the_bound_on_raised_codes_the_least_serious_gives_its_place() -> None:
+    codes = [f"8000000{number}" for number in range(6)]
+    entries = [*_entries(codes[:5], Times=1, ReleaseTimeWindow=100)]  # type: ignore[arg-type]
+    entries += _entries(codes[5], Times=1, ReleaseTimeWindow=100, FaultHandling="ManuallySeparateNPU")
+    scene = Scene(read({"NotHandleFaultCodes": codes}, {"FaultFrequency": entries}, Edition.CURRENT)[0])
+    for code in codes:
+        scene.send(code, at=scene.now + 1)
+    saved: Any = scene.policy.saved()["npu-0"]
+    assert list(saved["raised"]) == [*codes[1:4], codes[5]]
+
+
+def test_a_raised_device_of_files_that_are_gone_comes_under_those_that_come() -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=4.0)
+    again = Scene(read(CODES, None, Edition.CURRENT)[0])
+    again.policy.load(scene.policy.saved())
+    assert again.policy.change(rules(Edition.CURRENT, ReleaseTimeWindow=60), 5.0) == []
+    assert again.at(103.9) == [] and len(again.at(104.0)) == 1, "when it was to end"
+
+
+def test_a_code_of_the_network_says_so() -> None:
+    (decision,) = Scene(read(CODES, None, Edition.CURRENT)[0]).send(LINK, at=1.0)
+    assert decision.reason == "the code is in no list, and one of the network"
+    assert actions([decision]) == [Action.NO_NEW_JOB]

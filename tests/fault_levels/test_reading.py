@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from taskd_net.faults import editions, reading
 from taskd_net.faults.editions import EDITIONS, LINK_DOWN, Edition
+from taskd_net.faults.events import Severity
 from taskd_net.faults.levels import FaultType, GraceTimes
 from taskd_net.faults.reading import poll_interval, read_rules
 from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, DurationRule, FaultRules, Problem, RulesRefused
@@ -28,6 +29,41 @@ def lines(custom: object, edition: Edition = DOCUMENTED) -> list[str]:
 
 
 # ---- faultCode.json
+
+
+@pytest.mark.parametrize("key", ["NotHandleFaultCodes", "PreSeparateNPUCodes", "SeparateNPUCodes"])
+def test_a_code_of_the_network_has_three_types_in_the_general_lists(key: str) -> None:
+    rules, problems = read({key: [LINK_DOWN]}, edition=CURRENT)
+    assert problems == () and rules.codes == {LINK_DOWN: EDITIONS[CURRENT].code_keys[key]}
+
+
+@pytest.mark.parametrize("key", ["RestartRequestCodes", "RestartNPUCodes", "SubHealthFaultCodes"])
+def test_a_code_of_the_network_in_any_other_general_list_is_not_handled(key: str) -> None:
+    rules, (problem,) = read({key: [L1, "110001024"]}, edition=CURRENT)
+    assert rules.codes["110001024"] is FaultType.NOT_HANDLE
+    assert str(problem) == (
+        f"faultCode.json: {key}[1] is 110001024, a code of the network; "
+        "expected it as one of NotHandleFault, PreSeparateNPU, SeparateNPU; NotHandleFault is used"
+    )
+
+
+def test_a_code_of_the_network_may_have_any_list_of_the_network() -> None:
+    rules, problems = read({"SubHealthFaultNetworkCodes": [LINK_DOWN]}, edition=CURRENT)
+    assert problems == () and rules.codes == {LINK_DOWN: FaultType.SUB_HEALTH}
+
+
+@pytest.mark.parametrize("durations", [[], [LINK_DOWN]])
+def test_a_code_of_the_network_in_no_list_takes_no_new_job(durations: list[str]) -> None:
+    entry = {"EventId": durations, "FaultTimeout": 10, "RecoverTimeout": 30, "FaultHandling": "SeparateNPU"}
+    custom = {"FaultDuration": [entry] if durations else []}
+    current, documented = read(CODES, custom, CURRENT)[0], read(CODES, None, DOCUMENTED)[0]
+    assert current.type_of(LINK_DOWN, Severity.NOTICE) is FaultType.PRE_SEPARATE_NPU
+    assert documented.type_of(LINK_DOWN, Severity.NOTICE) is FaultType.NOT_HANDLE  # its duration counts
+
+
+def test_codes_are_the_same_where_their_numbers_are() -> None:
+    rules, problems = read({"RestartNPUCodes": ["020000002", "0x00000012"]}, edition=CURRENT)
+    assert problems == () and set(rules.codes) == {"20000002", "00000012"}
 
 
 def test_codes_are_read_in_any_case_with_8_or_9_digits() -> None:
@@ -238,6 +274,12 @@ def test_the_release_window_is_needed_unless_a_person_releases() -> None:
     both = frequency(FaultHandling="ManuallySeparateNPU", ReleaseTimeWindow=60)
     assert read(CODES, both, CURRENT)[0].frequency[L2].release == 60
     assert read(CODES, frequency(FaultHandling="ManuallySeparateNPU", ReleaseTimeWindow=59), CURRENT)[0].frequency == {}
+    none = frequency(FaultHandling="ManuallySeparateNPU", ReleaseTimeWindow=0)
+    rules, problems = read(CODES, none, CURRENT)
+    assert problems == () and rules.frequency[L2].release is None
+    for value in (2**32 + 1, False, "", None):
+        bad = frequency(FaultHandling="ManuallySeparateNPU", ReleaseTimeWindow=value)
+        assert read(CODES, bad, CURRENT)[0].frequency == {}
 
 
 @pytest.mark.parametrize("edition", Edition)
