@@ -108,6 +108,16 @@ s; a process that is stopped, or holds its interpreter, loses its link only if t
 DIRECT_UNFINISHED_ENDS: Final = 16
 """Links that end in one go for that part: each end takes their parent some 0.3 ms."""
 
+UNFINISHED_LOOK_S: Final = 0.02
+"""Seconds between two looks at the calls of gRPC whose messages have not come whole."""
+
+UNFINISHED_LOOKS: Final = 3
+"""Looks that such a call has seen before it counts, so after 40 to 60 ms. Until then its peer can send as much as the
+network carries. Looks count, not seconds: a busy loop has read what is whole before it looks for the third time."""
+
+SILENT_CALL_S: Final = 60.0
+"""Seconds after which such a call stands still, as a frame without a byte does. Nobody waits longer for an answer."""
+
 DIRECT_VIEWED_BYTES: Final = 16 * 1024
 """Bytes of a batch from which on it is read where it lies. Reading a view costs a microsecond more, copying 16 KiB as
 much."""

@@ -28,7 +28,6 @@ from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Parent, Sockets
 from taskd_net.links.peer import Metadata
 from taskd_net.links.remote import Caller, remote_of_socket
-from taskd_net.links.unfinished import Unfinished
 from taskd_net.tls.contexts import names_of
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
@@ -98,7 +97,6 @@ class DirectAcceptor(Acceptor):
         # Connections that have not greeted, by address, and those whose task has not begun.
         self._greeting: Counter[str] = Counter()
         self._accepted: set[socket.socket] = set()
-        self._unfinished = Unfinished[DirectSocket](parent.host.router.limits.total_bytes)
         # The greetings, which end with `close`, and the links.
         self._waiting: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
@@ -223,7 +221,7 @@ class DirectAcceptor(Acceptor):
 
     async def _greeted(self, connection: socket.socket, host: str, sockets: Sockets) -> None:
         """Wait for a greeting, and serve its link in a task of its own."""
-        loop, stream = asyncio.get_running_loop(), DirectSocket(self._unfinished)
+        loop, stream = asyncio.get_running_loop(), DirectSocket(self._parent.unfinished)
         self._accepted.discard(connection)
         if host == _LOCAL:
             stream.place = direct_local.process(connection)

@@ -21,7 +21,7 @@ from taskd_net import limits, link_limits
 from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges, progress
 from taskd_net.links.flushes import Writer, flushes
-from taskd_net.links.unfinished import Unfinished
+from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.timers import on_grid
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
@@ -93,7 +93,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     # The place for the next bytes of each read.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
-    def __init__(self, unfinished: Unfinished[DirectSocket] | None = None) -> None:
+    def __init__(self, unfinished: Unfinished[Receiver] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
         self._reads = self._flushes.reads
@@ -327,12 +327,16 @@ class DirectSocket(asyncio.BufferedProtocol):
             if flushes.due:
                 flushes.flush()
 
-    def _hold(self, unfinished: Unfinished[DirectSocket]) -> None:
+    def _hold(self, unfinished: Unfinished[Receiver]) -> None:
         """Count the frame that has not come whole, and end the links whose memory it needs."""
         self._holds = True
-        for stream in unfinished.hold(self, self.place, self._frames.size, self._heard):
-            stream._holds = False
-            stream.abort(_UNFINISHED)
+        for other in unfinished.hold(self, self.place, self._frames.size, self._heard):
+            other.give_way()
+
+    def give_way(self) -> None:
+        """End the link: other messages need the memory of its frame, which is in the account no more."""
+        self._holds = False
+        self.abort(_UNFINISHED)
 
     def _release(self) -> None:
         if self._holds and self._unfinished is not None:

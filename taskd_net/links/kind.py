@@ -27,6 +27,7 @@ from taskd_net.links.grpc_calls import Failures, Handler
 from taskd_net.links.peer import Metadata, Peer
 from taskd_net.links.remote import Caller, Remote
 from taskd_net.links.session import Host, Session
+from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.position import Position
 from taskd_net.wire.link_requests import Announcing
 
@@ -199,12 +200,14 @@ class Parent(Protocol):
         sockets: None where it accepts gRPC's alone.
         connections: of its children.
         failures: answers calls of gRPC that have failed.
+        unfinished: the account of messages that have not come whole.
     """
 
     host: Host
     sockets: Sockets | None
     connections: Connections
     failures: Failures
+    unfinished: Unfinished[Receiver]
 
     def bringer(self, frame: Frame, caller: Caller) -> LinkId:
         """The child that brings a message over a connection.

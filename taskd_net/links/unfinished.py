@@ -1,4 +1,4 @@
-"""The account of frames that have not come whole, on the direct links of all children of a node.
+"""The account of messages that have not come whole, of all peers of a node: frames of direct links, and calls of gRPC.
 
 A whole frame counts in the quotas of the Router. Before, its bytes count here. Beyond a first bound, frames that stand
 still end their links as others grow. Beyond the last bound any frame may: the one longest without a byte, of the
@@ -9,11 +9,18 @@ Nothing here does I/O, and time is an argument.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from taskd_net import link_limits
 
 L = TypeVar("L")
+
+
+class Receiver(Protocol):
+    """A link or a call whose message has not come whole."""
+
+    def give_way(self) -> None:
+        """End: others need the memory. It is in the account no more."""
 
 
 class _Place(Generic[L]):

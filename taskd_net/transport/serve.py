@@ -23,6 +23,8 @@ from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Meth
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
+from taskd_net.links.unfinished import Receiver, Unfinished
+from taskd_net.links.unfinished_calls import UnfinishedCalls
 from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
@@ -54,6 +56,7 @@ class MeshServer:
 
     Attributes:
         connections: of its children.
+        unfinished: messages of gRPC and frames of direct links that have not come whole.
         plain_address: the second address, with the port that was bound.
     """
 
@@ -92,6 +95,8 @@ class MeshServer:
         self._limits = host.router.limits
         self._acceptors = [kind.acceptor(self) for kind in kinds]
         self._methods = Methods({})
+        self.unfinished = Unfinished[Receiver](self._limits.total_bytes)
+        self._calls: UnfinishedCalls | None = None
         self.health = standard.Health(serving=host.router.upstream is None and not standby)
         self.depth = 0
         self._standby = standby
@@ -124,10 +129,15 @@ class MeshServer:
         }
         for acceptor in self._acceptors:
             methods |= acceptor.handlers()
-        self._methods = Methods(methods)
+        calls = self._calls = UnfinishedCalls(self.host, self.failures, self.unfinished)
+        # The stream of a link has messages one after the other, and belongs to a child.
+        self._methods = Methods(
+            {name: method if method.request_streaming else calls.bounded(method) for name, method in methods.items()}
+        )
         self._methods.refusal = self._standby
-        server.add_generic_rpc_handlers((self._methods, *self._services.handlers(self._calling)))
-        named = standard.by_name(server)
+        services = self._services.handlers(self._calling)
+        server.add_generic_rpc_handlers((self._methods, *map(calls.all_bounded, services)))
+        named = standard.by_name(server, calls.all_bounded)
         await self.health.add_to(named)
         if not standard.add_reflection(named) or not self.health.known:
             self.host.log.info("services_missing", reason="install taskd-net[health] for health and reflection")
@@ -202,6 +212,8 @@ class MeshServer:
         self._streams.end_all(End.CLOSING)
         if self._server is not None:
             await self._server.stop(grace)
+        if self._calls is not None:
+            self._calls.close()
         await self._stop_acceptors()
 
     async def _stop_acceptors(self) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import grpc
 
@@ -20,6 +21,8 @@ from taskd_net.links.grpc_calls import SERVICE
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
 
+Bounded: TypeAlias = "Callable[[grpc.GenericRpcHandler], grpc.GenericRpcHandler]"
+
 LIVENESS: Final = "liveness"
 """The health service name that is SERVING as long as the node runs."""
 
@@ -27,20 +30,29 @@ LIVENESS: Final = "liveness"
 class _ByName:
     """A server to which generated code adds its methods by name, without registering them."""
 
-    def __init__(self, server: grpc.aio.Server) -> None:
-        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
+    def __init__(self, server: grpc.aio.Server, bounded: Bounded) -> None:
+        self._server = server
+        self._bounded = bounded
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Add methods."""
+        self._server.add_generic_rpc_handlers(tuple(map(self._bounded, handlers)))
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: object) -> None:
         """Register nothing."""
 
 
-def by_name(server: grpc.aio.Server) -> grpc.aio.Server:
+def by_name(server: grpc.aio.Server, bounded: Bounded) -> grpc.aio.Server:
     """Wrap a server for generated code that adds a rarely called service.
 
     Generated code registers each method, and also adds it by name. grpc.aio keeps one more pending request per
     registered method, and searches all of them for every incoming call. Health, reflection and channelz have twelve.
+
+    Args:
+        server: the node's.
+        bounded: bounds the messages of a service that have not come whole.
     """
-    return cast("grpc.aio.Server", _ByName(server))
+    return cast("grpc.aio.Server", _ByName(server, bounded))
 
 
 class Health:

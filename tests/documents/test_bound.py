@@ -213,7 +213,6 @@ FIGURES: Final = {
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"up to {limits.RECEIVE_BYTES // _MIB} MiB of an incomplete message",
-        f"of more than {limits.MESSAGE_BYTES // _MIB} MiB is refused",
     ],
     "deploy/README.md": [
         f"each link at most {limits.LINK_BYTES // _MIB} MiB (`link_bytes`)",

@@ -27,6 +27,7 @@ from tests.security.attacks import (
     side_ports,
     sizes,
     texts,
+    unfinished,
     unread,
 )
 from tests.security.attacks.attack import Attack
@@ -47,6 +48,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     **side_ports.ATTACKS,
     **sizes.ATTACKS,
     **texts.ATTACKS,
+    **unfinished.ATTACKS,
     **unread.ATTACKS,
 }
 """By name: lower case, with hyphens."""

@@ -1,0 +1,192 @@
+"""Calls of gRPC whose messages have not come whole, at a parent.
+
+gRPC keeps what has come of a message, and hands it over when it is whole. A handler of unary calls sees a call only
+then. So every call is served as one with a stream of requests, whose first message is read here: the call is known from
+its beginning on. One whose message does not come whole within some looks counts with the longest message, in the same
+account as unfinished frames of direct links. It ends when others need the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, cast
+
+import grpc
+
+from taskd_net import limits, link_limits
+from taskd_net.codes import Code
+from taskd_net.core.frame import Ack
+from taskd_net.links.grpc_calls import Context, Failures, Handler, caller_of
+from taskd_net.links.remote import Remote
+from taskd_net.links.session import Host
+from taskd_net.links.unfinished import Receiver, Unfinished
+
+_NEEDED: Final = "its message did not come whole, and other messages needed the memory"
+_SHARE: Final = "too many messages of its connection have not come whole"
+
+
+class _Call:
+    """A call whose message has not come whole for a while."""
+
+    __slots__ = ("_calls", "context", "remote")
+
+    def __init__(self, calls: UnfinishedCalls, context: Context, remote: Remote) -> None:
+        self._calls = calls
+        self.context = context
+        self.remote = remote
+
+    def give_way(self) -> None:
+        """End the call: others need its memory."""
+        self._calls.end(self, _NEEDED)
+
+
+class UnfinishedCalls:
+    """The calls of one parent's server.
+
+    Args:
+        host: the node.
+        failures: answers children of the original's.
+        unfinished: the account of messages that have not come whole.
+    """
+
+    def __init__(self, host: Host, failures: Failures, unfinished: Unfinished[Receiver]) -> None:
+        self._host = host
+        self._failures = failures
+        self._unfinished = unfinished
+        self._most = max(1, host.router.limits.child_bytes // limits.RECEIVE_BYTES)
+        self._loop = asyncio.get_running_loop()
+        # The number of looks when each call began, oldest first; then the calls that count.
+        self._new: dict[Context, int] = {}
+        self._counted: dict[Context, _Call] = {}
+        self._of: Counter[Remote] = Counter()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def bounded(self, handler: Handler) -> Handler:
+        """A handler whose calls count until their messages are whole; those with a stream of requests for good."""
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        served = self._served(handler)
+        return cast("Handler", make(served, handler.request_deserializer, handler.response_serializer))
+
+    def all_bounded(self, handlers: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
+        """The same for each handler of a service."""
+        return _Bounded(self, handlers)
+
+    def _served(self, handler: Any) -> Callable[[AsyncIterator[Any], Context], Any]:
+        if handler.request_streaming:
+            streamed: Callable[[AsyncIterator[Any], Context], AsyncIterator[Any]] = handler.stream_stream
+
+            async def answers(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
+                self._begin(context)
+                try:
+                    async for answer in streamed(requests, context):
+                        yield answer
+                finally:
+                    self._whole(context)
+
+            return answers
+        method: Callable[[Any, Context], Awaitable[Any]] = handler.unary_stream or handler.unary_unary
+        assert inspect.iscoroutinefunction(method)
+
+        async def served(_: AsyncIterator[Any], context: Context) -> Any:
+            self._begin(context)
+            try:
+                request: object = await context.read()
+            finally:
+                self._whole(context)
+            if request is grpc.aio.EOF:
+                await context.abort(grpc.StatusCode.INTERNAL, "the call has no message")
+            return await method(request, context)
+
+        return served
+
+    def _begin(self, context: Context) -> None:
+        self._new[context] = self._looks
+        if self._timer is None:
+            self._timer = self._loop.call_later(link_limits.UNFINISHED_LOOK_S, self._look)
+
+    def _whole(self, context: Context) -> None:
+        """The message of a call is whole, or the call is over."""
+        if self._new.pop(context, None) is None and (call := self._counted.get(context)) is not None:
+            self._unfinished.release(call, self._place(call))
+            self._forget(call)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._looks += 1
+        for context, began in list(self._new.items()):
+            if self._looks - began < link_limits.UNFINISHED_LOOKS:
+                break
+            del self._new[context]
+            self._count(context)
+        if self._new:
+            self._timer = self._loop.call_later(link_limits.UNFINISHED_LOOK_S, self._look)
+
+    def _count(self, context: Context) -> None:
+        caller = caller_of(context)
+        if caller is None:
+            return  # it is past its deadline, and gRPC ends it
+        call = _Call(self, context, caller.remote)
+        self._counted[context] = call
+        self._of[call.remote] += 1
+        if self._of[call.remote] > self._most:
+            self.end(call, _SHARE)
+            return
+        # Bytes of a call are not seen as they come: it stands still after the time for which anybody may wait.
+        moved = self._loop.time() + link_limits.SILENT_CALL_S
+        for other in self._unfinished.hold(call, self._place(call), limits.RECEIVE_BYTES, moved):
+            other.give_way()
+
+    def end(self, call: _Call, reason: str) -> None:
+        """End a call that is in the account no more."""
+        self._forget(call)
+        self._host.log.info("call_ended", peer=call.remote.place, reason=reason)
+        task = self._loop.create_task(self._abort(call, reason))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _abort(self, call: _Call, reason: str) -> None:
+        # gRPC leaves an abort by an exception, also this one beside the handler, whose read raises the same.
+        with contextlib.suppress(grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError):
+            busy = Ack("", Code.RECV_BUF_BUSY, self._host.router.position, reason)
+            await self._failures.end(busy, call.context, call.remote)
+            await call.context.abort(grpc.StatusCode.UNAVAILABLE, reason)
+
+    def _forget(self, call: _Call) -> None:
+        del self._counted[call.context]
+        self._of[call.remote] -= 1
+        if not self._of[call.remote]:
+            del self._of[call.remote]
+
+    @staticmethod
+    def _place(call: _Call) -> str:
+        """The place in the account: beside that of direct links, whose frames are in the order of their last bytes."""
+        return f"calls of {call.remote.place}"
+
+
+class _Bounded(grpc.GenericRpcHandler):
+    """The handlers of a service whose messages count until they are whole."""
+
+    def __init__(self, calls: UnfinishedCalls, handlers: grpc.GenericRpcHandler) -> None:
+        self._calls = calls
+        self._handlers = handlers
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        """The handler of a method; None for one that is not of this service."""
+        handler = self._handlers.service(handler_call_details)
+        return None if handler is None else self._calls.bounded(handler)
