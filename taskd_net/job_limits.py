@@ -351,6 +351,16 @@ REPLY_PAUSE_S: Final = 1.0
 CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
+MINDIO_CALL_S: Final = 30.0
+"""Seconds for one call of MindIO's controller, which returns at once: its process may be starting on a busy machine."""
+
+MINDIO_END_S: Final = 10.0
+"""Seconds that MindIO's controller has to end after an `exit`: it takes 5 s. Then its process is killed."""
+
+MINDIO_AGAIN_S: Final = 60.0
+"""Seconds that a process of MindIO's controller has lived if another one follows at once. One that ends sooner ends
+again, so the next one waits for a restart of the training."""
+
 VALID_RANKS: Final = 4096
 """Ranks and devices of a job that TaskD's validators take for possible."""
 

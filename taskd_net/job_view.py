@@ -300,6 +300,8 @@ class JobView:
         devices: those with a fault, or isolated, by name: `job_limits.DEVICES_SHOWN` at most.
         devices_known, devices_isolated: number of all of them, and of those that take no job.
         leader: of a job with its state in etcd.
+        unprotected: number of nodes whose training processes have lost MindIO's controller, until they are started
+            again.
     """
 
     job_id: str = ""
@@ -327,3 +329,4 @@ class JobView:
     devices_known: int = 0
     devices_isolated: int = 0
     leader: LeaderView = field(default_factory=LeaderView)
+    unprotected: int = 0

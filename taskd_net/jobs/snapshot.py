@@ -29,6 +29,7 @@ class JobConfig:
         faults: answers to faults of devices.
         reporters: the senders whose reports of devices count.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
+        decision_wait: seconds that the training framework waits for ClusterD's decision; 0 for unknown.
     """
 
     nodes: int = 0
@@ -41,6 +42,16 @@ class JobConfig:
     faults: FaultConfig = field(default_factory=FaultConfig)
     reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1
+    decision_wait: float = 0.0
+
+    @property
+    def exits_first_s(self) -> float:
+        """Seconds that the controller's recovery waits for the faulty nodes to have their 203.
+
+        ClusterD's own time comes before it, so it is at most half of the framework's wait.
+        """
+        most = job_limits.EXITS_FIRST_S
+        return min(most, self.decision_wait / 2) if self.decision_wait else most
 
     @property
     def recovers(self) -> bool:

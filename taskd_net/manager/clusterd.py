@@ -49,7 +49,6 @@ from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, give_up, unknown_actions
-from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
@@ -72,7 +71,7 @@ class Clusterd(Reporter):
         take: takes events: orders, and what ends a call or a reply. It returns False for a signal taken before.
         open_calls: the calls whose report is missing in the state of the Manager before.
         controller: of the training framework; None for that of scripts that rejoin, where the Manager recovers in
-            place, and else for MindIO's, where it is installed.
+            place, and else for nobody.
         job: gives the decisions of the job, for scripts that rejoin.
     """
 
@@ -92,8 +91,7 @@ class Clusterd(Reporter):
         self._log = get_logger(clusterd=address, job=job_id)
         rejoins = controller is None and config.in_place and job is not None
         self._rejoining = Rejoining(job, self._stand, config.in_place_timeout) if rejoins and job else None
-        found = self._rejoining or controller or MindIO.find()
-        self._framework = Framework(job_id, found, self, self._failed, self._log)
+        self._framework = Framework(job_id, self._rejoining or controller, self, self._failed, self._log)
         info = reports.client_info(job_id, ROLE)
         self.client = Client(
             Address.parse(address, "clusterd"),

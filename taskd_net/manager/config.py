@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
 OFF: Final = "off"
 
+DECISION_WAIT: Final = "MINDIO_WAIT_MINDX_TIME"
+"""MindIO's variable with the seconds that it waits for ClusterD's decision."""
+
+DECISION_WAIT_MOST_S: Final = 3600
+"""Seconds of it that MindIO takes at most."""
+
 RESET_FILE: Final = "/user/restore/reset/config/reset.json"
 """The platform's file with RetryTime."""
 
@@ -204,6 +210,7 @@ class ManagerConfig(FaultSettings):
             ),
             reporters=Reporters(certified, read_nodes(self.fault_reporters) if self.fault_reporters else frozenset()),
             interval=self.process_interval / 1000,
+            decision_wait=natural(os.environ.get(DECISION_WAIT, ""), DECISION_WAIT_MOST_S) or 0,
         )
 
 

@@ -41,6 +41,7 @@ class Framework:
         self._log = log
         self._thread = OwnThread(self._name, application=True)
         self._calls: asyncio.Queue[tuple[Call, Callable[[], None]]] = asyncio.Queue()
+        self._dumped = False
 
     def call(self, call: Call, begun: Callable[[], None] = lambda: None) -> None:
         """Have the controller carry out a call, after those before.
@@ -49,7 +50,15 @@ class Framework:
             call: it.
             begun: called when its turn has come.
         """
+        if call.name == "restart":
+            self._dumped = False
         self._calls.put_nowait((call, begun))
+
+    def dump_once(self) -> None:
+        """Have the controller write a checkpoint, once until it starts again."""
+        if not self._dumped:
+            self._dumped = True
+            self.call(Call("dump"))
 
     async def run(self) -> None:
         """Start the controller, and carry out its calls, until the task is cancelled. Then `close`."""
@@ -66,8 +75,15 @@ class Framework:
             if controller is not None and not self._thread.busy:
                 await self._thread.call(controller.close, job_limits.HANDLER_GRACE_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
-            self._log.error("controller_failed", reason=repr(error), exc_info=error)
+            if self._thread.busy:
+                self._log.warning(
+                    "controller_killed", reason=f"it has not ended within {job_limits.HANDLER_GRACE_S:g} s"
+                )
+            else:
+                self._log.error("controller_failed", reason=repr(error), exc_info=error)
         finally:
+            if controller is not None:
+                controller.kill()
             self._thread.stop()
 
     async def serve(self) -> None:
@@ -105,10 +121,12 @@ class Unheard(Reports):
 
     Args:
         log: takes the lines.
+        faulty: called at each fault.
     """
 
-    def __init__(self, log: Any) -> None:
+    def __init__(self, log: Any, faulty: Callable[[], object] = lambda: None) -> None:
         self._log = log
+        self._faulty = faulty
 
     def stop_complete(self, code: int, msg: str, ranks: Ranks) -> int:
         """Nobody hears that the training has stopped."""
@@ -124,6 +142,7 @@ class Unheard(Reports):
 
     def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
         """Nobody hears of the fault; the Agents report it themselves."""
+        self._faulty()
         return self._unheard("fault_ranks")
 
     def _unheard(self, report: str) -> int:
@@ -131,17 +150,25 @@ class Unheard(Reports):
         return Code.UN_REGISTRY
 
 
-def without_clusterd(job_id: str, controller: Controller | None, log: Any) -> Framework | None:
-    """The controller of a job without ClusterD; None where there is none.
+def without_clusterd(job_id: str, controller: Controller, log: Any) -> Framework:
+    """The controller of a job without ClusterD.
+
+    MindIO writes a checkpoint at a fault of itself, unless somebody takes its reports: it waits for an order then, and
+    ends the training without one. So it gets that order.
 
     Args:
         job_id: of the Manager.
-        controller: of the training framework; None for MindIO's, where it can be imported.
+        controller: of the training framework.
         log: takes the lines.
     """
-    found = MindIO.find() if controller is None else controller
+    loop = asyncio.get_running_loop()
 
     def failed(call: Call, error: Exception) -> None:
         log.error("controller_failed", call=call.name, reason=repr(error))
 
-    return None if found is None else Framework(job_id, found, Unheard(log), failed, log)
+    def dump() -> None:
+        loop.call_soon_threadsafe(made.dump_once)
+
+    unheard = Unheard(log, dump) if isinstance(controller, MindIO) else Unheard(log)
+    made = Framework(job_id, controller, unheard, failed, log)
+    return made

@@ -56,6 +56,7 @@ from taskd_net.wire.codec import Message
 if TYPE_CHECKING:
     from taskd_net.etcd.leader import Leader
     from taskd_net.manager.clusterd import Clusterd
+    from taskd_net.manager.protection import Protection
     from taskd_net.recover.controller import Controller
 
 
@@ -71,7 +72,8 @@ class Manager:
         signals: events of ClusterD, taken as they come; None without it.
         controller: carries out a call of the training framework's controller; it must not block.
         reply: answers ClusterD; returns whether ClusterD has the answer.
-        framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed.
+        framework: what a training framework does on ClusterD's orders; None for MindIO's, where it is installed and
+            the Manager does not recover in place.
         on_reset: resets a device, and returns whether it is back; None for the program of the settings.
         leader: the lease, where this process has taken it (`Succession`).
         resigned: called once when another Manager leads; None closes the node's inbox.
@@ -103,6 +105,7 @@ class Manager:
         self._leader = leader
         self._resigned = resigned or node.close_inbox
         self._clusterd: Clusterd | None = None
+        self._protection: Protection | None = None
         self._controller = controller
         self._reply = reply
         self._clock = HostClock()
@@ -134,7 +137,8 @@ class Manager:
             await loading.load(config, self._guarded, self._wake, self._plugin_failed, self._log)
             self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
             seed = os.urandom(job_limits.SEED_BYTES).hex()
-            self.job = await self._resumed(seed) or Job(self._decisions(), seed, self._plugins())
+            resumed = await self._resumed(seed)
+            self.job = resumed or Job(self._decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
             self._faults = DeviceFaults(config, self.job, self._take, self._counters, self._log, self._on_reset)
@@ -151,10 +155,13 @@ class Manager:
         reset = ResetFile(self.config.reset_file, self._log)
         self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
         self._faults.start(self._spawn)
+        framework = self._framework
+        if framework is None and (config.subscribes or config.has_framework) and find_spec("mindio_ttp") is not None:
+            framework = self._mindio(resumed=resumed is not None)
         if config.subscribes:
-            self._connect(config)
-        elif config.has_framework and (self._framework is not None or find_spec("mindio_ttp") is not None):
-            self._lead_framework(config)
+            self._connect(config, framework)
+        elif config.has_framework and framework is not None:
+            self._lead_framework(config, framework)
         switch = SwitchFile()
         look = switch.look if self._clusterd is None else self._clusterd.look
         if not config.clusterd:
@@ -164,22 +171,48 @@ class Manager:
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
         return self
 
-    def _connect(self, config: ManagerConfig) -> None:
+    def _mindio(self, *, resumed: bool) -> Controller | None:
+        """MindIO's controller. The processes of a job that is resumed have lost that of the Manager before."""
+        from taskd_net.manager.protection import Protection  # without MindIO, its modules are not loaded
+        from taskd_net.recover.mindio import PORT, MindIO
+
+        if self.config.in_place:
+            if os.environ.get(PORT):
+                reason = (
+                    "the Manager recovers in place, so no controller of MindIO's is at TTP_PORT; scripts have to rejoin"
+                )
+                self._log.warning("in_place_without_mindio", reason=reason)
+            return None
+        loop = asyncio.get_running_loop()
+        made = MindIO(lambda again: loop.call_soon_threadsafe(self._controller_lost, again))
+        self._protection = Protection(made, self._log)
+        if resumed:
+            self._protection.lose(self.job, "the Manager before has ended")
+        return made
+
+    def _controller_lost(self, again: bool) -> None:
+        """MindIO's controller has ended by itself."""
+        if self._closing or self._protection is None or self._controller is None:
+            return
+        self._protection.lose(self.job, "MindIO's controller has ended")
+        if again:
+            self._controller(Call("start"))
+
+    def _connect(self, config: ManagerConfig, framework: Controller | None) -> None:
         """Be a client of ClusterD."""
         from taskd_net.manager.clusterd import Clusterd  # without one, its modules are not loaded
 
-        made = Clusterd(config, self.signal, self.job.state.calls.values(), self._framework, lambda: self.job)
+        made = Clusterd(config, self.signal, self.job.state.calls.values(), framework, lambda: self.job)
         self._clusterd, self._controller, self._reply = made, made.call, made.reply
         made.start()
 
-    def _lead_framework(self, config: ManagerConfig) -> None:
+    def _lead_framework(self, config: ManagerConfig, framework: Controller) -> None:
         """Have the training framework's controller without ClusterD."""
         from taskd_net.manager.framework import without_clusterd  # without one, its modules are not loaded
 
-        made = without_clusterd(config.job_id or "", self._framework, self._log)
-        if made is not None:
-            self._controller = made.call
-            self._spawn(made.serve(), "carries out calls of the controller")
+        made = without_clusterd(config.job_id or "", framework, self._log)
+        self._controller = made.call
+        self._spawn(made.serve(), "carries out calls of the controller")
 
     async def _resumed(self, seed: str) -> Job | None:
         """The job of the state file; None without one."""
@@ -260,7 +293,8 @@ class Manager:
         off = tuple(each.name for each in self._guarded if each.off)
         clusterd = ClusterdView() if self._clusterd is None else self._clusterd.client.view()
         made = job_view(self.config, self.job, self._present(), self._history.decisions, seen, off, clusterd)
-        return replace(self._faults.add_to(made), leader=self._keeping.leader_view())
+        unprotected = 0 if self._protection is None else len(self._protection.unprotected)
+        return replace(self._faults.add_to(made), leader=self._keeping.leader_view(), unprotected=unprotected)
 
     # ---- inside
 
@@ -431,6 +465,8 @@ class Manager:
         if not await self._keeping.confirmed():  # the process may have been stopped since the commit
             return
         self._faults.carry_out(outcome)
+        if self._protection is not None:
+            self._protection.carry_out(outcome)
         self._counters.resends += len(outcome.commands) - sum(isinstance(item, Command) for _, item in outcome.decided)
         sending = self.job.state.outbox.sending
         for number, command in enumerate(outcome.commands, 1):

@@ -46,6 +46,7 @@ def job_document(view: JobView) -> Document:
         "agents_known": view.agents_known,
         "agents_in_trouble": view.agents_in_trouble,
         "agents_silent": view.agents_silent,
+        "unprotected": view.unprotected,
         "workers": view.workers,
         "profiling": {str(state): number for state, number in sorted(view.profiling.items())},
         "decisions": [_decision(each) for each in view.decisions],
@@ -79,8 +80,8 @@ def trouble_of(view: JobView) -> list[str]:
 def manager_trouble(view: JobView) -> list[str]:
     """The troubles of the Manager itself in words.
 
-    They are a state that is not durable, a lease that is not confirmed, a refusal of ClusterD, and plugins that are
-    off.
+    They are a state that is not durable, a lease that is not confirmed, a refusal of ClusterD, plugins that are
+    off, and nodes without MindIO's controller.
     """
     found = []
     if not view.counters.durable:
@@ -92,6 +93,9 @@ def manager_trouble(view: JobView) -> list[str]:
     if view.clusterd.refused:
         found.append(f"ClusterD at {view.clusterd.address} refuses the job: {view.clusterd.refused}")
     found += [f"plugin {name} is off until the Manager restarts" for name in view.plugins_off]
+    if view.unprotected:
+        nodes = f"{view.unprotected} nodes train"
+        found.append(f"unprotected: {nodes} without MindIO's controller until they are started again")
     return found
 
 

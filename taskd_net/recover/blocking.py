@@ -7,6 +7,7 @@ import atexit
 import concurrent.futures
 import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -78,7 +79,7 @@ class DLRecoverManager(Reporter):
         elastic = isinstance(info, ClientInfo) and info.is_elastic
         secure = elastic if secure_conn is None else secure_conn
         self._log = get_logger(clusterd=str(self._address), job=self._info.jobId)
-        self._controller = MindIO.find() if controller is None else controller
+        self._controller = MindIO.find(self._lost) if controller is None else controller
         self._orders = Orders()
         # A thread that reports sets it, the one that subscribes looks at it.
         self._decides_again = False
@@ -156,8 +157,7 @@ class DLRecoverManager(Reporter):
                 if isinstance(event, Signal):
                     self._handle(event, stream)
                 elif isinstance(event, Call):
-                    self._end_controller()
-                    self._start_controller()
+                    self._call_controller(event)
         finally:
             self._end_controller()
 
@@ -250,6 +250,18 @@ class DLRecoverManager(Reporter):
         except Exception as error:  # noqa: BLE001 - the application's; reported
             self._log.error("controller_failed", reason=repr(error), exc_info=error)
             self._controller = None
+
+    def _call_controller(self, call: Call) -> None:
+        try:
+            carry_out(self._controller, call, self)
+        except Exception as error:  # noqa: BLE001 - the application's; reported
+            self._log.error("controller_failed", call=call.name, reason=repr(error), exc_info=error)
+
+    def _lost(self, again: bool) -> None:
+        """MindIO's controller has ended by itself."""
+        if again:
+            with suppress(NodeError):
+                self._call(self._waiting.put((Call("start"), 0)))
 
     def _end_controller(self) -> None:
         controller = self._controller

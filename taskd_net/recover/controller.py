@@ -50,7 +50,7 @@ ACTIONS: Final = tuple(_CALLS)
 """The actions of ClusterD's signals that a controller carries out."""
 
 
-_OF_ITSELF: Final = ("destroy", "restart")
+_OF_ITSELF: Final = ("destroy", "restart", "start")
 """Calls for the controller itself, of which ClusterD hears nothing."""
 
 _NEWS: Final = ("new pod running",)
@@ -121,6 +121,14 @@ class Controller(ABC):
     @abstractmethod
     def close(self) -> None:
         """End."""
+
+    def restart(self, reports: Reports) -> None:
+        """End and begin again, with all training processes."""
+        self.close()
+        self.start(reports)
+
+    def kill(self) -> None:  # noqa: B027 - only a controller with a process of its own can
+        """End at once, called by another thread: a call or `close` may not have returned. By default: nothing."""
 
 
 Handler = Callable[[Call, Reports], None]
@@ -233,7 +241,8 @@ def carry_out(controller: Controller | None, call: Call, reports: Reports) -> No
         case "destroy":
             controller.close()
         case "restart":
-            controller.close()
+            controller.restart(reports)
+        case "start":
             controller.start(reports)
         case _:
             raise NoHandler(f"no controller knows {call.name}")

@@ -1,92 +1,163 @@
-"""MindIO's controller, where `mindio_ttp` is installed."""
+"""MindIO's controller, where `mindio_ttp` is installed, in a process of its own.
+
+```
+  orders ──▶ MindIO ── a call, its answer ──▶ mindio_process ──▶ mindio_ttp.controller_ttp ◀── training processes
+  reports ◀─ a queue, a thread ◀──────────────── callbacks
+```
+
+A call that MindIO answers with anything but 0 is refused: no report follows, so the caller reports a failure at once.
+
+A controller that ends before its training processes leaves them *lost*: they never connect to another one, and train on
+without it. Each call is refused then, until the processes are restarted.
+"""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
-from types import ModuleType
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
 
+from taskd_net import job_limits, threads
+from taskd_net.codes import TaskdNetError
 from taskd_net.logger import late_logger
+from taskd_net.recover import mindio_process
+from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, Reports
 from taskd_net.untrusted import natural
 
-MODULE: Final = "mindio_ttp.controller_ttp"
+PACKAGE: Final = "mindio_ttp"
+PORT: Final = "TTP_PORT"
+TORCH_AGENT_START: Final = "TORCH_AGENT_START"
 TIMEOUT_S: Final = 600
 TIMEOUT_MOST_S: Final = 7200
+HOLD_MOST_S: Final = 3600
+"""Seconds that MindIO takes as the time of an `on_global_rank` or a wait, at most. It refuses more."""
 PORT_MOST: Final = 65_535
 SIZE_MOST: Final = 2**31 - 1
 
+_ENDS_ROUND: Final = ("retry", "recover", "downgrade", "upgrade")
 _log = late_logger()
+
+
+class Refused(TaskdNetError):
+    """MindIO does not carry out a call; the text says why."""
 
 
 class MindIO(Controller):
     """The controller of MindIO's training fault tolerance.
 
     Args:
-        module: `mindio_ttp.controller_ttp`.
+        lost: called in a thread of its own when the controller's process has ended by itself; with True where another
+            `start` is due. One that ends again and again is left until the next restart.
     """
 
-    def __init__(self, module: ModuleType | Any) -> None:
-        self._module = module
-        self._started = False
+    def __init__(self, lost: Callable[[bool], object] = lambda _: None) -> None:
+        self._heard = lost
+        self._process: _Process | None = None
+        self._in_round = False
+        self._loss = ""
 
     @classmethod
-    def find(cls) -> MindIO | None:
-        """The controller, if its package can be imported; otherwise None, with one line where it is broken."""
-        try:
-            return cls(importlib.import_module(MODULE))
-        except ModuleNotFoundError:
-            return None
-        except Exception as error:  # noqa: BLE001 - a package of others, with C in it; reported
-            _log.warning("mindio_unusable", module=MODULE, reason=repr(error))
-            return None
+    def find(cls, lost: Callable[[bool], object] = lambda _: None) -> MindIO | None:
+        """The controller, if its package is installed."""
+        return cls(lost) if is_installed() else None
+
+    @property
+    def is_lost(self) -> bool:
+        """True while the training processes have no controller."""
+        return bool(self._loss)
+
+    def lose(self, reason: str) -> None:
+        """Refuse each call from now on: the training processes belong to a controller that has ended."""
+        self._loss = reason
+
+    def regain(self) -> None:
+        """Take calls again: the training processes were restarted."""
+        self._loss = ""
 
     def start(self, reports: Reports) -> None:
-        """Start it with the environment's `WORLD_SIZE` or `MS_WORKER_NUM`, `POD_IP` and `TTP_PORT`.
+        """Start it with the environment's `WORLD_SIZE` or `MS_WORKER_NUM`, `POD_IP` and `TTP_PORT`, unless it runs.
 
         Raises:
             NoHandler: one of them is missing or no number.
+            Refused: it does not start.
         """
+        if self._process is not None and self._process.lives:
+            return
         size = _number("WORLD_SIZE", SIZE_MOST) or _number("MS_WORKER_NUM", SIZE_MOST)
-        port, host = _number("TTP_PORT", PORT_MOST), os.environ.get("POD_IP")
+        port, host = _number(PORT, PORT_MOST), os.environ.get("POD_IP")
         if not size or not port or not host:
             raise NoHandler("MindIO's controller needs WORLD_SIZE or MS_WORKER_NUM, POD_IP and TTP_PORT")
-        module = self._module
-        if not hasattr(module, "tft_notify_controller_prepare_action"):
-            _log.warning("mindio_without_hot_switch", reason="this version has no tft_notify_controller_prepare_action")
-        # First, as a controller that runs may report at once.
-        for name, report in (
-            ("report_fault_ranks", reports.fault_ranks),
-            ("report_stop_complete", reports.stop_complete),
-            ("report_strategies", reports.strategies),
-            ("report_result", reports.result),
-        ):
-            module.tft_register_mindx_callback(name, report)
-        elastic = "elastic-training" in os.environ.get("HIGH_AVAILABILITY", "")
-        module.tft_init_controller(-1, size, False, os.environ.get("PROCESS_RECOVER") == "on", elastic)
-        module.tft_start_controller(host, port, False, "")
-        self._started = True
+        os.environ[TORCH_AGENT_START] = "0"  # as TaskD: torch's agent is not to start a controller of its own
+        elastic = "elastic-training" in os.environ.get("HIGH_AVAILABILITY", "").split(",")
+        self._in_round = False
+        process = _Process(reports, self._reported, self._ended)
+        try:
+            process.call("init", -1, size, False, os.environ.get("PROCESS_RECOVER") == "on", elastic)
+            process.call("start", host, port, False, "")
+            if not process.ask("has", "prepare_action"):
+                reason = "this version has no tft_notify_controller_prepare_action"
+                _log.warning("mindio_without_hot_switch", reason=reason)
+        except BaseException:
+            process.end(0)
+            raise
+        self._process = process
+
+    def restart(self, reports: Reports) -> None:
+        """End it and the training processes, and start another one.
+
+        Without `exit` it waits for 30 s out of a wait, and lets new processes in only then.
+        """
+        if self._process is not None:
+            with suppress(Refused):  # outside a round it waits for nothing, and refuses
+                self._process.call("change_strategy", "exit", "")
+        self.close()
+        self._loss = ""
+        self.start(reports)
 
     def stop_train(self, ranks: Ranks, timeout: int) -> None:
-        """Stop the training."""
-        self._module.tft_notify_controller_stop_train(dict(ranks), "stop", timeout or _timeout())
+        """Stop the training. MindIO has no time for that.
+
+        Raises:
+            Refused: a second one in a round, too. MindIO answers it with 0 and gives up without a report, so it and its
+                processes are ended here, and it starts again.
+        """
+        process = self._require()
+        if self._in_round:
+            self.restart(process.reports)
+            self.lose("a second stop_train came within a round, after which MindIO gives up")
+            self._require()
+        self._in_round = True  # before its report, which may end the round, can come
+        try:
+            process.call("stop_train", dict(ranks), "stop")
+        except Refused:
+            self._in_round = False
+            raise
 
     def pause_train(self, ranks: Ranks, timeout: int) -> None:
         """Pause the training."""
-        self._module.tft_notify_controller_stop_train(dict(ranks), "pause", timeout or _timeout())
+        self._require().call("stop_train", dict(ranks), "pause", timeout or _timeout())
 
     def on_global_rank(self, ranks: Ranks, timeout: int) -> None:
-        """Give it the faulty ranks."""
-        self._module.tft_notify_controller_on_global_rank(dict(ranks), timeout or _timeout())
+        """Give it the faulty ranks. It holds the training for the time that it gets, so that is the signal's alone."""
+        times = [min(timeout, HOLD_MOST_S)] if timeout else []
+        self._require().call("on_global_rank", dict(ranks), *times)
 
     def change_strategy(self, strategy: str, params: str) -> None:
         """Have it carry out a strategy."""
-        self._module.tft_notify_controller_change_strategy(strategy, params)
+        self._require().call("change_strategy", strategy, params)
 
     def save_and_exit(self) -> None:
         """Have it write a checkpoint."""
-        self._module.tft_notify_controller_dump()
+        self._require().call("dump")
 
     def prepare(self, action: str, ranks: Ranks) -> None:
         """Have it prepare a switch.
@@ -94,16 +165,171 @@ class MindIO(Controller):
         Raises:
             NoHandler: this version cannot.
         """
-        prepare = getattr(self._module, "tft_notify_controller_prepare_action", None)
-        if prepare is None:
+        process = self._require()
+        if not process.ask("has", "prepare_action"):
             raise NoHandler("this version of MindIO has no tft_notify_controller_prepare_action")
-        prepare(action, dict(ranks))
+        process.call("prepare_action", action, dict(ranks))
 
     def close(self) -> None:
         """End it, if it was started."""
-        started, self._started = self._started, False
-        if started:
-            self._module.tft_destroy_controller()
+        process, self._process = self._process, None
+        if process is not None:
+            process.end(job_limits.MINDIO_END_S)
+
+    def kill(self) -> None:
+        """End its process at once, also in a call."""
+        if (process := self._process) is not None:
+            process.end(0)
+
+    def _require(self) -> _Process:
+        if self._loss:
+            raise Refused(f"MindIO has no training processes until they are restarted: {self._loss}")
+        if self._process is None:
+            raise NoHandler("MindIO's controller was not started")
+        return self._process
+
+    def _reported(self, report: str, arguments: list[Any]) -> None:
+        if report == "result" and arguments[0] == Code.OK and arguments[3] in _ENDS_ROUND:
+            self._in_round = False
+
+    def _ended(self, status: int | None, seconds: float) -> None:
+        """The process has ended by itself."""
+        self.lose(f"its process has ended with status {status}")
+        _log.error("mindio_ended", status=status)
+        self._heard(seconds >= job_limits.MINDIO_AGAIN_S)
+
+
+class _Process:
+    """The process of a controller, from its start to its end. One thread at a time calls it.
+
+    Args:
+        reports: where its reports go, one after another, in a thread.
+        reported: takes each report before.
+        ended: called with its status and the seconds that it has lived, if it ends by itself.
+
+    Attributes:
+        lives: until it has ended, or is to end.
+    """
+
+    def __init__(
+        self,
+        reports: Reports,
+        reported: Callable[[str, list[Any]], None],
+        ended: Callable[[int | None, float], None],
+    ) -> None:
+        self.reports = reports
+        self._reported, self._heard = reported, ended
+        self._numbers = count()
+        self._answers: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._waiting: Queue[tuple[str, list[Any]] | None] = Queue(mindio_process.SAID)
+        self._is_ending, self.lives = False, True
+        self._began = time.monotonic()
+        self._socket, there = socket.socketpair()
+        command = [sys.executable, "-P", mindio_process.__file__, str(there.fileno()), str(os.getpid())]
+        try:
+            with there:
+                self._popen = subprocess.Popen(  # noqa: S603 - our own program
+                    command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()]
+                )
+            self._reader = threads.start(self._read, "reads from MindIO's controller")
+            threads.start(self._deliver, "reports of MindIO's controller")
+        except BaseException:
+            self._socket.close()
+            raise
+        self._send({"path": sys.path})
+
+    def ask(self, name: str, *arguments: Any, seconds: float = job_limits.MINDIO_CALL_S) -> int:
+        """Make a call. Returns its answer.
+
+        Raises:
+            Refused: it has raised, has not returned in time, or the process has ended.
+        """
+        number = next(self._numbers)
+        self._send({"call": name, "number": number, "arguments": arguments})
+        give_up_at = time.monotonic() + seconds
+        while True:
+            try:
+                answer = self._answers.get(timeout=max(0.0, give_up_at - time.monotonic()))
+            except Empty:
+                self._kill()
+                raise Refused(f"MindIO has not returned from {name} within {seconds:g} s") from None
+            if answer is None:
+                self._answers.put(None)
+                raise Refused(f"MindIO's controller has ended in {name}")
+            if answer["number"] != number:
+                continue  # of a call whose caller was interrupted
+            if "error" in answer:
+                raise Refused(f"MindIO has failed in {name}: {answer['error']}")
+            return int(answer["answer"])
+
+    def call(self, name: str, *arguments: Any, seconds: float = job_limits.MINDIO_CALL_S) -> None:
+        """Make a call whose answer is to be 0.
+
+        Raises:
+            Refused: as `ask`, or another answer.
+        """
+        if code := self.ask(name, *arguments, seconds=seconds):
+            raise Refused(f"MindIO has refused {name}: it returned {code}, expected 0")
+
+    def end(self, seconds: float) -> None:
+        """End it, after its own end if that takes no longer than these seconds. Further reports are dropped."""
+        self._is_ending, self.lives = True, False
+        with suppress(Refused):
+            if seconds:
+                self.call("destroy", seconds=seconds)
+        self._kill()
+
+    def _kill(self) -> None:
+        self._popen.kill()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # it has ended, which the reader says
+            self._socket.sendall(mindio_process.encode(message))
+
+    def _read(self) -> None:
+        with self._socket, suppress(OSError):
+            for line in self._socket.makefile("rb"):
+                message = mindio_process.decode(line)
+                if "report" not in message:
+                    self._answers.put(message)
+                    continue
+                self._reported(message["report"], message["arguments"])
+                try:
+                    self._waiting.put_nowait((message["report"], message["arguments"]))
+                except Full:
+                    _log.error("mindio_report_dropped", report=message["report"])
+        self.lives = False
+        self._popen.kill()
+        with suppress(subprocess.TimeoutExpired):  # a driver holds it
+            self._popen.wait(job_limits.KILLED_S)
+        if not self._is_ending:
+            self._heard(self._popen.returncode, time.monotonic() - self._began)
+        self._answers.put(None)
+        with suppress(Full):
+            self._waiting.put_nowait(None)
+
+    def _deliver(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            report, arguments = waiting
+            if self._is_ending:
+                continue
+            try:
+                code = getattr(self.reports, report)(*arguments)
+            except Exception as error:  # noqa: BLE001 - ClusterD's, or of arguments that MindIO has made; the next one goes on
+                _log.error("mindio_report_failed", report=report, reason=str(error))
+            else:
+                if code != Code.OK:
+                    _log.warning("mindio_report_refused", report=report, code=code)
+
+
+def is_installed() -> bool:
+    """True where MindIO's package can be found."""
+    try:
+        return importlib.util.find_spec(PACKAGE) is not None
+    except ValueError:  # a module without a spec has the name
+        return True
 
 
 def _number(variable: str, most: int) -> int | None:
@@ -111,6 +337,6 @@ def _number(variable: str, most: int) -> int | None:
 
 
 def _timeout() -> int:
-    """Seconds for a call without a timeout of its own: two and a half times those of a connect, as in TaskD."""
+    """Seconds for a pause without a time of its own: two and a half times those of a connect, as in TaskD."""
     connect = _number("HCCL_CONNECT_TIMEOUT", SIZE_MOST)
     return min(int(connect * 2.5), TIMEOUT_MOST_S) if connect else TIMEOUT_S

@@ -305,6 +305,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         for part in (
             "Job J",
             "plugin Greeter is off until the Manager restarts",
+            "unprotected: 3 nodes train without MindIO's controller until they are started again",
             "PodReschedulingPlugin at ",
             "203 exit to Agent/1: lost, last answer 6001",
             "208 restart all (2) to Agent/2: on its way",

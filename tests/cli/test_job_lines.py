@@ -25,6 +25,7 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         "job J of 5x2, ClusterD decides on faults, restarts left: 2, RetryTime 1, PAUSED by ClusterD",
         "since its start: 12 decisions, restart rounds: 1, faults answered in 125 ms on average",
         "\nplugin Greeter is off until the Manager restarts\n",
+        "\nunprotected: 3 nodes train without MindIO's controller until they are started again\n",
         "ResumeTrainingAfterFaultStream  PodReschedulingPlugin  barred after a failure: recoverPlugin",
         "ProfilingCollect                free",
         "\nCLUSTERD  10.0.0.7:8899  orders come in, 6 reconnects\n",

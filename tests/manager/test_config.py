@@ -66,3 +66,9 @@ def test_subscription_needs_a_job_an_address_and_the_switch() -> None:
         assert not without.subscribes and not without.decisions().recovers
     by_queue = replace(whole, clusterd=True)
     assert not by_queue.subscribes and by_queue.decisions().recovers
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60), ("3600", 3600), ("3601", 0), ("0", 0), ("soon", 0), ("", 0)])
+def test_mindios_wait_for_a_decision_is_read(monkeypatch: pytest.MonkeyPatch, text: str, seconds: int) -> None:
+    monkeypatch.setenv("MINDIO_WAIT_MINDX_TIME", text)
+    assert ManagerConfig().decisions().decision_wait == seconds

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,60 +16,6 @@ from tests.polling import until
 pytestmark = pytest.mark.oldest
 
 JOB = ManagerConfig(job_id="J")
-PACKAGE = """\
-calls = []
-
-def __getattr__(name):
-    if not name.startswith("tft_"):
-        raise AttributeError(name)
-    return lambda *arguments: calls.append((name, *arguments[: 0 if "callback" in name else None]))
-"""
-
-
-@pytest.fixture
-def mindio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """MindIO as it can be imported, with its environment."""
-    (tmp_path / "mindio_ttp").mkdir()
-    (tmp_path / "mindio_ttp" / "__init__.py").write_text("")
-    (tmp_path / "mindio_ttp" / "controller_ttp.py").write_text(PACKAGE)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name, value in {"WORLD_SIZE": "4", "POD_IP": "127.0.0.1", "TTP_PORT": "8000"}.items():
-        monkeypatch.setenv(name, value)
-    yield
-    for name in [name for name in sys.modules if name.startswith("mindio_ttp")]:
-        del sys.modules[name]
-
-
-def module() -> ModuleType:
-    return sys.modules["mindio_ttp.controller_ttp"]
-
-
-@pytest.mark.usefixtures("mindio")
-async def test_mindio_starts_restarts_and_ends_with_the_manager() -> None:
-    async with managed(JOB) as (node, _), leaves(node, agent(0), agent(1)) as (zero, one):
-        await until(lambda: "mindio_ttp.controller_ttp" in sys.modules and len(module().calls) == 6)
-        assert module().calls[-2:] == [
-            ("tft_init_controller", -1, 4, False, False, False),
-            ("tft_start_controller", "127.0.0.1", 8000, False, ""),
-        ]
-        module().calls.clear()
-        for each in (zero, one):
-            await each.register()
-            assert (await each.command()).code == 210
-        await one.fault(3)
-        assert (await zero.command()).code == 208
-        await until(lambda: len(module().calls) == 7)
-        assert module().calls[0] == ("tft_destroy_controller",), "and it starts again"
-        module().calls.clear()
-    assert module().calls == [("tft_destroy_controller",)]
-
-
-@pytest.mark.usefixtures("mindio")
-@pytest.mark.parametrize("config", [ManagerConfig(), ManagerConfig(job_id="J", taskd_enable=False)])
-async def test_mindio_is_not_imported_without_a_job_or_taskd_enable(config: ManagerConfig) -> None:
-    async with managed(config):
-        pass
-    assert "mindio_ttp.controller_ttp" not in sys.modules
 
 
 async def test_reports_that_nobody_hears_are_said(caplog: pytest.LogCaptureFixture) -> None:

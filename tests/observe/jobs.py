@@ -105,6 +105,7 @@ WHOLE: Final = JobView(
     ),
     devices_known=2,
     devices_isolated=1,
+    unprotected=3,
 )
 
 IN_ETCD: Final = replace(

@@ -18,7 +18,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 
 
 def test_manager_without_its_etcd_decides_nothing() -> None:
-    view = replace(IN_ETCD, plugins_off=())
+    view = replace(IN_ETCD, plugins_off=(), unprotected=0)
     state, then = "in etcd://10.0.0.1:2379/taskd/J is not", "the Manager decides nothing until it is"
     assert manager_trouble(view) == [f"the state {state} durable: {then}"]
     silent = replace(view, counters=JobCounters(), leader=replace(view.leader, decides=False))
@@ -41,6 +41,7 @@ def test_a_job_in_trouble() -> None:
     assert found["trouble"] == [
         "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands",
         "plugin Greeter is off until the Manager restarts",
+        "unprotected: 3 nodes train without MindIO's controller until they are started again",
         "Agents in trouble: 2 of 5",
     ]
     assert found["state"] == {"file": "/var/lib/taskd/J.sqlite3", "durable": False, "failures": 1}
@@ -72,7 +73,7 @@ def test_a_job_in_trouble() -> None:
 def test_a_refusal_of_clusterd_is_trouble() -> None:
     refused = ClusterdView("10.0.0.7:8899", "away", refused="Init 502, ClusterD does not know the job (yet)")
     assert trouble_of(
-        replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused)
+        replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused, unprotected=0)
     ) == ["ClusterD at 10.0.0.7:8899 refuses the job: Init 502, ClusterD does not know the job (yet)"]
 
 
@@ -126,4 +127,4 @@ def test_every_field_is_documented() -> None:
 
 
 def test_troubles_of_agents_are_not_those_of_the_manager() -> None:
-    assert manager_trouble(replace(WHOLE, counters=JobCounters(), plugins_off=())) == []
+    assert manager_trouble(replace(WHOLE, counters=JobCounters(), plugins_off=(), unprotected=0)) == []

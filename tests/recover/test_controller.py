@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +9,6 @@ from taskd_net.jobs.traffic import Call
 from taskd_net.recover.controller import (
     ACTIONS,
     FOR_AGENTS,
-    Controller,
     HandlerController,
     NoHandler,
     Ranks,
@@ -22,7 +18,6 @@ from taskd_net.recover.controller import (
     give_up,
     unknown_actions,
 )
-from taskd_net.recover.mindio import MindIO
 
 pytestmark = pytest.mark.oldest
 
@@ -99,7 +94,7 @@ def test_without_a_controller_nobody_carries_it_out() -> None:
     for call in CALLS.values():
         with pytest.raises(NoHandler, match="no controller"):
             carry_out(None, call, Recorded())
-    for name in ("destroy", "restart"):
+    for name in ("destroy", "restart", "start"):
         carry_out(None, Call(name), Recorded())  # nothing is to be ended
     with pytest.raises(NoHandler, match="jump"):
         carry_out(HandlerController(), Call("jump"), Recorded())
@@ -133,141 +128,18 @@ def test_stop_or_pause_that_nobody_carries_out_ends_the_job(action: str, code: i
     assert reports.given == [("stop_complete", code, "why", {3: 1})]
 
 
-class Ttp(SimpleNamespace):
-    """A stand-in for `mindio_ttp.controller_ttp` that writes its calls down."""
+def test_a_controller_restarts_by_its_end_and_its_start() -> None:
+    seen: list[str] = []
 
-    def __init__(self, *missing: str) -> None:
-        super().__init__()
-        self.calls: list[tuple[object, ...]] = []
-        self.callbacks: dict[str, object] = {}
-        for name in ("stop_train", "on_global_rank", "change_strategy", "prepare_action", "dump"):
-            if name not in missing:
-                self._record(f"tft_notify_controller_{name}")
-        for name in ("tft_init_controller", "tft_start_controller", "tft_destroy_controller"):
-            self._record(name)
+    class Seen(HandlerController):
+        def start(self, reports: Reports) -> None:
+            seen.append("start")
 
-    def _record(self, name: str) -> None:
-        def call(*arguments: object) -> int:
-            self.calls.append((name.removeprefix("tft_").removeprefix("notify_controller_"), *arguments))
-            return 0
+        def close(self) -> None:
+            seen.append("close")
 
-        setattr(self, name, call)
-
-    def tft_register_mindx_callback(self, name: str, function: object) -> None:
-        self.callbacks[name] = function
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("MS_WORKER_NUM", "HIGH_AVAILABILITY", "HCCL_CONNECT_TIMEOUT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "16")
-    monkeypatch.setenv("POD_IP", "10.0.0.7")
-    monkeypatch.setenv("TTP_PORT", "8000")
-    monkeypatch.setenv("PROCESS_RECOVER", "on")
-    return monkeypatch
-
-
-def started(module: Ttp) -> Controller:
-    controller = MindIO(module)
-    controller.start(Recorded())
-    module.calls.clear()
-    return controller
-
-
-def test_mindio_starts_as_taskd_starts_it(environment: pytest.MonkeyPatch) -> None:
-    module, reports = Ttp(), Recorded()
-    MindIO(module).start(reports)
-    assert module.calls == [
-        ("init_controller", -1, 16, False, True, False),
-        ("start_controller", "10.0.0.7", 8000, False, ""),
-    ]
-    assert module.callbacks == {
-        "report_fault_ranks": reports.fault_ranks,
-        "report_stop_complete": reports.stop_complete,
-        "report_strategies": reports.strategies,
-        "report_result": reports.result,
-    }
-
-
-def test_mindio_takes_mindspores_environment(environment: pytest.MonkeyPatch) -> None:
-    environment.delenv("WORLD_SIZE")
-    environment.setenv("MS_WORKER_NUM", "8")
-    environment.setenv("PROCESS_RECOVER", "off")
-    environment.setenv("HIGH_AVAILABILITY", "dump,elastic-training")
-    module = Ttp()
-    MindIO(module).start(Recorded())
-    assert module.calls[0] == ("init_controller", -1, 8, False, False, True)
-
-
-@pytest.mark.parametrize("variable", ["WORLD_SIZE", "TTP_PORT", "POD_IP"])
-def test_mindio_without_its_environment_says_so(environment: pytest.MonkeyPatch, variable: str) -> None:
-    environment.setenv(variable, "")
-    module = Ttp()
-    with pytest.raises(NoHandler, match="needs WORLD_SIZE or MS_WORKER_NUM, POD_IP and TTP_PORT"):
-        MindIO(module).start(Recorded())
-    assert module.calls == []
-
-
-def test_mindio_calls(environment: pytest.MonkeyPatch) -> None:
-    module = Ttp()
-    controller = started(module)
-    for call in CALLS.values():
-        carry_out(controller, call, Recorded())
-    assert module.calls == [
-        ("stop_train", {3: 1}, "stop", 90),
-        ("stop_train", {3: 1}, "pause", 90),
-        ("on_global_rank", {3: 1}, 90),
-        ("change_strategy", "dump", "{}"),
-        ("dump",),
-        ("prepare_action", "hot switch", {3: 1}),
-        ("prepare_action", "stop switch", {3: 1}),
-    ]
-
-
-@pytest.mark.parametrize(("connect", "timeout"), [("", 600), ("120", 300), ("7200", 7200), ("7201", 7200), ("x", 600)])
-def test_default_timeout_follows_that_of_a_connect(environment: pytest.MonkeyPatch, connect: str, timeout: int) -> None:
-    environment.setenv("HCCL_CONNECT_TIMEOUT", connect)
-    module = Ttp()
-    started(module).stop_train({3: 1}, 0)
-    assert module.calls == [("stop_train", {3: 1}, "stop", timeout)]
-
-
-def test_mindio_is_destroyed_once_and_started_again(environment: pytest.MonkeyPatch) -> None:
-    module = Ttp()
-    controller = started(module)
-    carry_out(controller, Call("restart"), Recorded())
-    carry_out(controller, Call("destroy"), Recorded())
-    carry_out(controller, Call("destroy"), Recorded())
-    names = [name for name, *_ in module.calls]
-    assert names == ["destroy_controller", "init_controller", "start_controller", "destroy_controller"]
-
-
-def test_mindio_without_hot_switch_is_said_and_survived(
-    environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    module = Ttp("prepare_action")
-    controller = started(module)
-    assert "mindio_without_hot_switch" in caplog.text
-    with pytest.raises(NoHandler, match="prepare_action"):
-        controller.prepare("hot switch", {3: 1})
-
-
-def test_mindio_that_is_not_installed_is_none(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "mindio_ttp", None)
-    assert MindIO.find() is None
-    assert caplog.text == ""
-
-
-def test_mindio_that_is_broken_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "mindio_ttp").mkdir()
-    (tmp_path / "mindio_ttp" / "__init__.py").write_text("")
-    (tmp_path / "mindio_ttp" / "controller_ttp.py").write_text("raise OSError('no libttp.so')")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert MindIO.find() is None
-    del sys.modules["mindio_ttp"]
-    assert "no libttp.so" in caplog.text
+    controller = Seen()
+    for name in ("start", "restart", "destroy"):
+        carry_out(controller, Call(name), Recorded())
+    controller.kill()
+    assert seen == ["start", "close", "start", "close"]

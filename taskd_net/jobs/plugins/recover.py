@@ -16,7 +16,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import PRE_EXIT, SAVE_AND_EXIT, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE, RECOVERY, change_strategy, exit_nodes, restart_ranks
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
@@ -86,7 +85,7 @@ class Recover(Recovery[Recovering]):
             change_strategy(self, signal)
             restart_ranks(self, snapshot)
         elif signal.strategy == "recover" and any(_is_owed(snapshot, node) for node in signal.node_rank_ids):
-            self.state.signal, self.state.until = signal, snapshot.now + job_limits.EXITS_FIRST_S
+            self.state.signal, self.state.until = signal, snapshot.now + snapshot.config.exits_first_s
             exit_nodes(self, snapshot)
             return Progress.HOLD
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from taskd_net.jobs.events import MachineReset, ReceiverGone
@@ -15,6 +17,16 @@ def test_the_controller_recovers_without_a_node_that_cannot_be_reached() -> None
     scene.settle()
     calls = [call.name for _ in range(5) for call in scene.tick(3.0).calls]
     assert calls == ["change_strategy"] and owner(scene) == ""
+
+
+@pytest.mark.parametrize(("wait", "ticks"), [(0, 5), (60, 5), (8, 2), (1, 1)])
+def test_the_controller_recovers_before_the_framework_has_given_up(wait: float, ticks: int) -> None:
+    scene = started(0, 1, config=replace(CLUSTERD, decision_wait=wait))
+    scene.away.add("Agent/1")
+    scene.signal("changeStrategy", strategy="recover", nodes=(1,))
+    scene.tick()
+    called = [bool(scene.tick(3.0).calls) for _ in range(5)]
+    assert called.index(True) == ticks - 1
 
 
 @pytest.mark.parametrize(("signal", "calls"), [("stopTrain", []), ("preExitProcess", ["change_strategy"])])
