@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from taskd_net import handlers, limits
 from taskd_net.log_budget import LogBudget
-from taskd_net.log_lines import logfmt
 from taskd_net.untrusted import printable, shown
 
 _logger: Final = logging.getLogger("taskd_net")
@@ -31,7 +30,11 @@ class Event(dict[str, Any]):
     """The fields of one log line. As a text it is logfmt, rendered only for a handler that asks for a text."""
 
     def __str__(self) -> str:
-        return logfmt(self)
+        return f"event={_logfmt(self.get('event'))}{self.rest()}"
+
+    def rest(self) -> str:
+        """The fields but for the event, each with a space before it."""
+        return "".join(f" {name}={_logfmt(value)}" for name, value in self.items() if name != "event")
 
 
 class Logger:
@@ -120,3 +123,15 @@ def _traceback(text: str) -> str:
         half = limits.LOG_TRACEBACK_CHARS // 2
         text = f"{text[:half]}…\n…{text[-half:]}"
     return "\n".join("  " + printable(line) for line in text.split("\n"))
+
+
+def _logfmt(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text, quoted = str(value), ""
+    if " " in text or "=" in text or '"' in text:
+        text, quoted = text.replace("\\", "\\\\").replace('"', '\\"'), '"'
+    text = text.replace("\n", "\\n")
+    return f"{quoted}{text}{quoted}"

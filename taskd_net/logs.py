@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import logging
 import os
 import select
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +39,6 @@ from taskd_net import fork, limits, standard_files
 from taskd_net.bounded_file import open_to_write
 from taskd_net.codes import ConfigError
 from taskd_net.handlers import Own
-from taskd_net.log_lines import Fields, columns, json_object
 from taskd_net.logger import Event, get_logger
 from taskd_net.standard_files import descriptor_of
 
@@ -58,6 +58,19 @@ _level_before = logging.NOTSET
 _propagated_before = True
 
 
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """The forms of log lines.
+
+    Args:
+        file: makes the formatter of a file.
+        console: makes that of the standard output, with colors or without.
+    """
+
+    file: Callable[[], logging.Formatter]
+    console: Callable[[bool], logging.Formatter]
+
+
 def start(
     file_name: str | None,
     *,
@@ -65,6 +78,7 @@ def start(
     file_level: str | None = None,
     std_level: str | None = None,
     stdout: bool | None = None,
+    rendering: Rendering | None = None,
 ) -> None:
     """Send the package's log lines to a file and to the standard output. A second start replaces the handlers.
 
@@ -74,13 +88,14 @@ def start(
         file_level: the least level that goes into the file; None for `TASKD_FILE_LOG_LEVEL`.
         std_level: the least level that goes to the standard output; None for `TASKD_STD_LOG_LEVEL`.
         stdout: whether lines go to the standard output; None for `TASKD_LOG_STDOUT`.
+        rendering: the forms of the lines. Default: `PLAIN`, which imports nothing.
 
     Raises:
         ConfigError: a level or a switch that is none, or a folder that cannot be written; nothing is changed then.
 
     Source: docs/contract.md, section 7.
     """
-    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout)
+    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout, rendering or PLAIN)
     with _changing:
         _remove()
         _add(handlers)
@@ -126,12 +141,12 @@ class _Console(Own, logging.StreamHandler[Any]):
     No thread waits long for a pipe or terminal that nobody reads: the console loses lines then, the file has them.
     """
 
-    def __init__(self, logger: logging.Logger, level: int) -> None:
+    def __init__(self, logger: logging.Logger, level: int, rendering: Rendering) -> None:
         super().__init__(sys.stdout)
         self._logger = logger
         self._stopped = False
         self.setLevel(level)
-        self.setFormatter(_Formatter(partial(columns, colored=bool(getattr(sys.stdout, "isatty", bool)()))))
+        self.setFormatter(rendering.console(bool(getattr(sys.stdout, "isatty", bool)())))
 
     def filter(self, record: logging.LogRecord) -> Any:
         # Checked for each line, as an application may configure its logging later.
@@ -173,7 +188,7 @@ class _File(Own):
     room. A file that was removed is begun again, with its folder.
     """
 
-    def __init__(self, path: Path, level: int) -> None:
+    def __init__(self, path: Path, level: int, rendering: Rendering) -> None:
         super().__init__(level)
         self.rotates = True
         self._lost = 0
@@ -181,7 +196,7 @@ class _File(Own):
         self._ended = False
         self._path = path
         self._file: io.FileIO | None = _appending(path)
-        self.setFormatter(_Formatter(json_object))
+        self.setFormatter(rendering.file())
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -337,6 +352,7 @@ def _destinations(
     file_level: str | None = None,
     std_level: str | None = None,
     stdout: bool | None = None,
+    rendering: Rendering | None = None,
 ) -> list[logging.Handler]:
     """The handlers of a logger; arguments are those of `start`."""
     to_file = _level(file_level, "file_level", FILE_LEVEL)
@@ -345,18 +361,18 @@ def _destinations(
     folder, setting = (os.environ.get(PATH) or DEFAULT_PATH, PATH) if path is None else (path, "path")
     handlers: list[logging.Handler] = []
     if file_name is not None:
-        handlers.append(_file(folder, setting, file_name, to_file))
+        handlers.append(_file(folder, setting, file_name, to_file, rendering or PLAIN))
     if wants_std:
-        handlers.append(_Console(logger, to_std))
+        handlers.append(_Console(logger, to_std, rendering or PLAIN))
     return handlers
 
 
-def _file(folder: str, setting: str, file_name: str, level: int) -> logging.Handler:
+def _file(folder: str, setting: str, file_name: str, level: int, rendering: Rendering) -> logging.Handler:
     try:
         standard_files.open_missing()
         place = Path(folder).absolute()  # the application may change its folder
         place.mkdir(parents=True, exist_ok=True)
-        return _File(place / file_name, level)
+        return _File(place / file_name, level, rendering)
     except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         text = f"{setting} is {folder!r}; expected a folder in which {file_name} can be written: {reason}"
@@ -401,25 +417,44 @@ def _write(descriptor: int, line: bytes, seconds: float) -> None:
         line = line[os.write(descriptor, line[: select.PIPE_BUF]) :]
 
 
-class _Formatter(logging.Formatter):
-    """The lines of this package, and those that others write to its logger, in one form."""
+class _Plain(logging.Formatter):
+    """The lines of this package, and those that others write to its logger, in one form. Imports nothing.
 
-    def __init__(self, form: Callable[[Fields], str]) -> None:
+    Args:
+        form: makes a line of a time and the fields.
+    """
+
+    def __init__(self, form: Callable[[str, Event], str]) -> None:
         super().__init__()
         self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC)
-        fields = record.msg if isinstance(record.msg, Event) else self._foreign(record)
-        return self._form({"timestamp": at.isoformat(timespec="milliseconds"), **fields})
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return self._form(at, record.msg if isinstance(record.msg, Event) else self._foreign(record))
 
-    def _foreign(self, record: logging.LogRecord) -> dict[str, object]:
-        fields: dict[str, object] = {"event": record.getMessage(), "level": record.levelname.lower()}
+    def _foreign(self, record: logging.LogRecord) -> Event:
+        fields = Event(event=record.getMessage(), level=record.levelname.lower())
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             fields["stack_info"] = record.stack_info
         return fields
+
+
+def _json(at: str, fields: Event) -> str:
+    return json.dumps({"timestamp": at, **fields}, default=str, ensure_ascii=False)
+
+
+def _line(at: str, fields: Event) -> str:
+    """Time, level, event, the other fields as logfmt, and a traceback below."""
+    rest = Event(fields)
+    level, exception = rest.pop("level", ""), rest.pop("exception", None)
+    line = f"{at} [{level}] {fields.get('event')}{rest.rest()}"
+    return line if exception is None else f"{line}\n{exception}"
+
+
+PLAIN: Final = Rendering(file=lambda: _Plain(_json), console=lambda _: _Plain(_line))
+"""JSON in files, one line with the fields as logfmt on a console: the forms inside an application's process."""
 
 
 def _level(given: str | None, argument: str, variable: str) -> int:

@@ -22,6 +22,12 @@ def test_an_event_is_one_logfmt_line_for_a_handler_that_knows_nothing(caplog: py
     assert line.startswith("event=joined ") and 'text="two words"' in line and "node=Mgr/0" in line
 
 
+def test_logfmt_has_the_event_first_and_quotes_where_a_reader_needs_them() -> None:
+    fields = Event(node="Mgr/0", text='two "words"', path="a\\b", flag=True, none=None, seconds=1.5, event="joined")
+    assert str(fields) == 'event=joined node=Mgr/0 text="two \\"words\\"" path=a\\b flag=true none= seconds=1.5'
+    assert str(Event(event="x", off=False, lines="a\nb", both="a \\")) == 'event=x off=false lines=a\\nb both="a \\\\"'
+
+
 def test_nothing_is_rendered_below_the_level(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "taskd_net"):
         get_logger().info("quiet")

@@ -20,6 +20,7 @@ from taskd_net.cli.lines import say
 from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.output import Output, as_json
+from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
@@ -359,6 +360,6 @@ def _start_logging(log_file: str, settings: dict[str, Any]) -> None:
     name = arguments.pop("file") or log_file
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            logs.start(None if name == NO_FILE else name, **arguments)
+            logs.start(None if name == NO_FILE else name, rendering=STRUCTLOG, **arguments)
     except ConfigError as error:
         raise ConfigError(f"log_{error}") from None

@@ -12,6 +12,7 @@ from taskd_net import ConfigError, Position, Role, logs
 from taskd_net.cli import telemetry
 from taskd_net.cli.command import read_position
 from taskd_net.cli.options import FORMS
+from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.codes import Refusal
 from taskd_net.position import require_node
 from taskd_net.schema import Kind
@@ -52,6 +53,6 @@ def start_output(ctx: click.Context) -> None:
         ConfigError: a package for tracing is not installed.
     """
     with contextlib.redirect_stdout(sys.stderr):
-        logs.start(None, std_level=ctx.params["log_std_level"], stdout=True)
+        logs.start(None, std_level=ctx.params["log_std_level"], stdout=True, rendering=STRUCTLOG)
     if ctx.params["tracing"]:
         telemetry.start()

@@ -89,3 +89,11 @@ def test_a_doubled_event_changes_nothing() -> None:
     scene = Scene()
     scene.send(L3, at=1.0)
     assert scene.send(L3, at=1.0, now=2.0) == [] and scene.policy.counts.doubled == 1
+
+
+def test_a_recovery_that_comes_twice_counts_once() -> None:
+    scene = Scene()
+    scene.send(L3, at=1.0)
+    assert len(scene.send(L3, "recovered", at=2.0)) == 1
+    assert scene.send(L3, "recovered", at=2.0, now=3.0) == []
+    assert scene.policy.counts.doubled == 1
