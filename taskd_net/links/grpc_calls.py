@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -133,25 +134,53 @@ class Methods(grpc.GenericRpcHandler):
     async def _refuse(self, _: object, context: Context) -> None:
         await context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
 
-    async def rest(self, seconds: float) -> None:
-        """Wait until no call has come for some looks of a draining node, for `seconds` at most.
+    async def rest(self, seconds: float, looks: int, passes: Callable[[], Awaitable[None]]) -> None:
+        """Wait until gRPC has handed over every call that had arrived, for `seconds` at most.
 
-        gRPC does not tell how many calls it has still to hand over. Looks and calls count, since seconds say little: on
-        a busy machine the loop or gRPC's threads may stand still, and a backlog takes many times as long. Senders
-        without pauses end the wait by their number of calls.
+        Children go on calling, and gRPC does not tell how many calls it still holds. A marker does: it passes the queue
+        that received calls pass, so gRPC held none if none has come before the marker's return. Several looks with a
+        pause in between give gRPC's threads time to read what has reached the sockets.
+
+        Args:
+            seconds: the time at most.
+            looks: markers before which no call has come.
+            passes: sends one marker through the queue and waits for it, such as `Marker.passes`.
         """
         loop = asyncio.get_running_loop()
-        began, first = loop.time(), self.count
-        count, in_a_row, empty = first, 0, 0
-        while in_a_row < limits.DRAIN_LOOKS and loop.time() - began < seconds:
-            await asyncio.sleep(limits.DRAIN_LOOK_S)
-            if count == self.count:
-                in_a_row, empty = in_a_row + 1, empty + 1
-            else:
-                in_a_row, count = 0, self.count
-            enough = count - first >= limits.DRAIN_CATCH_UP_CALLS or empty >= limits.DRAIN_CATCH_UP_LOOKS
-            if enough and loop.time() - began >= limits.DRAIN_CATCH_UP_S:
+        began, first, empty = loop.time(), self.count, 0
+        while loop.time() - began < seconds:
+            count = self.count
+            await passes()
+            if self.count == count:
+                empty += 1
+                if empty == looks:
+                    return
+                await asyncio.sleep(limits.DRAIN_LOOK_S)
+            elif self.count - first >= limits.DRAIN_CATCH_UP_CALLS and loop.time() - began >= limits.DRAIN_CATCH_UP_S:
                 return
+
+
+class Marker:
+    """Markers in the queue through which gRPC hands received calls to the loop.
+
+    grpc.aio has one such queue in a process, first in, first out, and asks for the next call as soon as it has one. A
+    marker is a call that has failed before it begins: nothing is sent, and its end passes the queue.
+    """
+
+    def __init__(self) -> None:
+        self._channel = grpc.aio.insecure_channel("unix:/dev/null")  # no call leaves, and nothing can listen there
+        self._call = unary_call(self._channel, "Marker")
+
+    async def passes(self) -> None:
+        """Send a marker, and wait for it and for the calls before it: gRPC wakes their tasks in turns of their own."""
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await self._call(b"", timeout=-1.0)
+        for _ in range(limits.DRAIN_TURNS):
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Close the channel of the markers."""
+        await self._channel.close()
 
 
 class Failures:

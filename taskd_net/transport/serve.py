@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Ack, Frame
@@ -19,7 +20,7 @@ from taskd_net.core.ready import Forgot, Reason
 from taskd_net.core.routes import LinkId
 from taskd_net.links import kind as link_kinds
 from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Methods, Unary
+from taskd_net.links.grpc_calls import SERVICE, Context, Failures, Handler, Marker, Methods, Unary
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
@@ -187,18 +188,22 @@ class MeshServer:
         for acceptor in self._acceptors:
             acceptor.catching_up = True
         try:
-            await self.at_rest(seconds)
+            await self.at_rest(seconds, limits.DRAIN_LOOKS)
         finally:
             for acceptor in self._acceptors:
                 acceptor.catching_up = False
 
-    async def at_rest(self, seconds: float) -> None:
-        """Wait until gRPC has handed over every call that has arrived, for `seconds` at most.
+    async def at_rest(self, seconds: float, looks: int = limits.DRAIN_LAST_LOOKS) -> None:
+        """Wait until gRPC has handed over every call that has arrived; see `Methods.rest`.
 
         gRPC cancels the calls that are left when its server is stopped.
         """
         if any(session.by_calls for session in self.host.links.values()):
-            await self._methods.rest(seconds)
+            marker = Marker()
+            try:
+                await self._methods.rest(seconds, looks, marker.passes)
+            finally:
+                await marker.close()
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""

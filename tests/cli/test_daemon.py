@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from taskd_net import Code
@@ -237,6 +239,22 @@ async def test_calls_that_had_arrived_are_answered_before_the_end(name: str, mes
     assert len(taken) > 1
     arrived = printed if name == "mgr" else await mgr.take_all(len(taken))
     assert sorted(arrived) == sorted(taken)
+
+
+async def test_child_that_goes_on_calling_is_no_backlog(tmp_path: Path) -> None:
+    """It hears of the end after some calls, and its node leaves after some further ones."""
+    async with Daemon("mgr", logs=tmp_path) as mgr, RawChild("Proxy/3") as child:
+        await child.join(mgr.address)
+        mgr.signal(TERM)
+        codes = []
+        with contextlib.suppress(grpc.aio.AioRpcError):  # until the Mgr has left
+            while True:
+                codes.append((await child.send("Mgr/0", sync=False)).code)
+                await asyncio.sleep(0.005)
+        assert codes == sorted(codes) and set(codes) == {Code.OK, Code.RECV_BUF_NIL}
+        # 200 ms and 50 ms of looks. Pauses between calls alone ended the wait after 500 calls, twice.
+        assert len(codes) < 400
+        assert await mgr.exit_code() == 0
 
 
 async def test_end_is_bounded_when_the_receiver_never_answers(mesh: Mesh, tmp_path: Path) -> None:
