@@ -11,6 +11,7 @@ from taskd_net.jobs.times import Moment
 from taskd_net.untrusted import json_value, natural
 
 _UNIX_MOST: Final = 2**40
+_NUMBER_MOST: Final = 2**63
 
 
 @dataclass(slots=True)
@@ -44,6 +45,25 @@ class Fault:
         if self.after == restart:
             return True
         return sent is not None and (self.reported is None or self.reported > sent)
+
+    def is_answered_by(self, restart: str) -> bool:
+        """True for a fault of an Agent of this package that comes after the restart that has answered it was taken.
+
+        A report may wait for its turn, or take another way than the acknowledgement. The restart that it names, or its
+        naming none, tells that it is the older one.
+
+        Args:
+            restart: uuid of the last 208 or 209 that the Agent has acknowledged; empty for none.
+        """
+        if not restart:
+            return False
+        before = number_of(self.after) if self.after else 0
+        return before is not None and before < (number_of(restart) or 0)
+
+
+def number_of(uuid: str) -> int | None:
+    """The number of a Manager's command, which grows with each decision; None for another text."""
+    return natural(uuid.rpartition("-")[2], _NUMBER_MOST)
 
 
 def read_fault(now: float, message: str, extension: Mapping[str, str]) -> Fault | None:

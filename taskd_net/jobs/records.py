@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from taskd_net import job_limits, vocabulary
 from taskd_net.jobs.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.jobs.events import Reported
-from taskd_net.jobs.fault import Fault, read_fault
+from taskd_net.jobs.fault import Fault, number_of, read_fault
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.times import Moment
 from taskd_net.jobs.traffic import read_count
@@ -75,6 +75,7 @@ class AgentRecord(Record):
             question is that of its next process, whose REGISTER follows.
         mtype: of that 201.
         fault: its unanswered fault; one that a 203 answers is kept, since that may be taken back.
+        restarted: uuid of the last 208 or 209 that it has taken; empty for none.
         exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
         worker_state: of its training processes, in its last report; empty for none. Not stored.
     """
@@ -82,6 +83,7 @@ class AgentRecord(Record):
     asked: str | None = None
     mtype: str = "default"
     fault: Fault | None = None
+    restarted: str = ""
     exited: bool = False
     worker_state: str = field(default="", compare=False, metadata=UNSTORED)
 
@@ -264,6 +266,10 @@ class Records:
         agent = self.agents.get(rank)
         if agent is None:
             return
+        # Acknowledgements of two restarts may come in either order.
+        if (number_of(restart) or 0) >= (number_of(agent.restarted) or 0):
+            agent.restarted = restart
+            self.unsaved_agents.add(rank)
         fault = agent.fault
         if fault is not None and not fault.is_newer(restart, None if agent.incarnation else sent):
             agent.fault = None
@@ -357,7 +363,10 @@ class Records:
             if not agent.exited or not agent.incarnation:
                 self._ask(rank, agent, report.message, report.mtype)
         elif report.code == vocabulary.FAULT:
-            agent.fault = read_fault(now, report.message, report.extension)
+            fault = read_fault(now, report.message, report.extension)
+            if fault is not None and agent.incarnation and fault.is_answered_by(agent.restarted):
+                return
+            agent.fault = fault
             if agent.exited:
                 return
             if agent.fault is None:

@@ -37,6 +37,7 @@ class Scene:
         self.away: set[str] = set()
         self.lines: list[str] = []
         self.parts: dict[str, str] = {}
+        self._restarted: dict[str, str] = {}
         self._messages = 0
 
     def say(self, text: str) -> None:
@@ -74,9 +75,19 @@ class Scene:
             body = epochs.Part(phase, epoch, world, 2).report()
             self.report(f"Worker/{rank // 2}/{rank}", body.msg_type, body.code, body.message, **body.extension)
 
-    def fault(self, rank: int, *ranks: int, at: str = "", after: str = "") -> None:
-        """An Agent reports failed ranks; none with `ranks` empty."""
+    def fault(self, rank: int, *ranks: int, at: str = "", after: str | None = None) -> None:
+        """An Agent reports failed ranks; none with `ranks` empty.
+
+        Args:
+            rank: of the node.
+            ranks: those that have failed.
+            at: the Agent's time.
+            after: the restart that it names; None for the last one that it has taken, where it is of this package.
+        """
         extension = {vocabulary.FAULT_TIME: at} if at else {}
+        agent = self.job.state.records.agents.get(rank)
+        if after is None and agent is not None:
+            after = self._restarted.get(agent.incarnation)
         extension |= {vocabulary.AFTER: after} if after else {}
         message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
         self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.FAULT, message, **extension)
@@ -107,6 +118,10 @@ class Scene:
         for command in outcome.commands:
             if command.to not in self.away:
                 self.job.take(self.now, Acknowledged(command.uuid))
+                if command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
+                    for rank, agent in self.job.state.records.agents.items():
+                        if agent.incarnation and command.destination.matches(Position.agent(rank)):
+                            self._restarted[agent.incarnation] = command.uuid
         for reply in outcome.replies:
             self.job.take(self.now, Acknowledged(reply.uuid))
         return outcome

@@ -44,3 +44,20 @@ def test_time_and_the_restart_before(text: str, seconds: float | None) -> None:
 )
 def test_fault_after_a_restart(after: str, sent: float | None, reported: float | None, newer: bool) -> None:
     assert Fault([3], 1.0, reported, after).is_newer("u-7", sent) is newer
+
+
+@pytest.mark.parametrize(
+    ("after", "taken", "answered"),
+    [
+        ("", "", False),
+        ("", "u-7", True),
+        ("u-6", "u-7", True),
+        ("u-7", "u-7", False),
+        ("u-10", "u-9", False),  # the acknowledgement of that restart is still on its way
+        ("v-12", "u-9", False),
+        ("nonsense", "u-7", False),
+        ("u-", "u-7", False),
+    ],
+)
+def test_fault_that_a_taken_restart_has_answered(after: str, taken: str, answered: bool) -> None:
+    assert Fault([3], 1.0, None, after).is_answered_by(taken) is answered

@@ -230,6 +230,26 @@ def test_a_fault_is_answered_once() -> None:
     assert ("Agent/1", 203) in commands(outcome) and outcome.answered == []
 
 
+def test_a_fault_that_was_told_again_and_that_a_restart_has_overtaken_is_answered() -> None:
+    """An Agent tells its fault again when it rejoins. The 208 may come while that report is on its way."""
+    scene = started(0, 1, 2, process="p")
+    scene.fault(1, 3)
+    restart = next(command.uuid for command in scene.tick().commands if command.to == "Agent/2")
+    scene.fault(2, 5, after="")  # it was seen before the 208 that has been taken
+    assert [commands(outcome) for outcome in scene.settle()] == [[]]
+    scene.fault(2, 5, after=restart)
+    assert commands(scene.tick()) == [("Agent/2", 203)]
+
+
+def test_a_fault_of_an_originals_agent_that_comes_after_its_restart_is_a_new_one() -> None:
+    """It names no restart."""
+    scene = started(0, 1, 2)
+    scene.fault(1, 3)
+    scene.settle()
+    scene.fault(2, 5)
+    assert commands(scene.tick()) == [("Agent/2", 203)]
+
+
 def test_a_node_that_two_signals_name_gets_one_203() -> None:
     scene = started(0, 1, config=CLUSTERD)
     scene.signal("globalFault", "fault_nodes_exit", nodes=(1,))

@@ -171,13 +171,15 @@ def test_an_agent_that_was_sent_203_counts_as_faulty_whatever_it_says() -> None:
     check(records)
 
 
-def test_settling_an_agent_without_a_fault_changes_nothing() -> None:
+def test_an_agent_without_a_fault_keeps_the_restart_that_was_decided_on_last() -> None:
     records = Records()
     registered(records)
     records.forget_changes()
     records.unsaved_agents.clear()
-    records.settle(1, "u-1")
-    assert (records.changed_agents, records.unsaved_agents) == (set(), set())
+    for restart in ("u-9", "v-10", "u-2"):  # acknowledgements may come in another order
+        records.settle(1, restart)
+    assert records.agents[1].restarted == "v-10"
+    assert (records.changed_agents, records.unsaved_agents) == (set(), {1})
 
 
 def test_settling_an_agent_that_is_not_there_changes_nothing() -> None:
