@@ -357,6 +357,10 @@ MINDIO_CALL_S: Final = 30.0
 MINDIO_END_S: Final = 10.0
 """Seconds that MindIO's controller has to end after an `exit`: it takes 5 s. Then its process is killed."""
 
+MINDIO_CHECKPOINT_S: Final = 45.0
+"""Seconds after a fault that MindIO has reported until it writes a checkpoint, where ClusterD has sent no order. It
+would end the training after 60 s."""
+
 MINDIO_AGAIN_S: Final = 60.0
 """Seconds that a process of MindIO's controller has lived if another one follows at once. One that ends sooner ends
 again, so the next one waits for a restart of the training."""

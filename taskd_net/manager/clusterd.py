@@ -48,13 +48,16 @@ from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import Controller, NoHandler, give_up, unknown_actions
+from taskd_net.recover.controller import Controller, NoHandler, Ranks, give_up, unknown_actions
 from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
 
 ROLE: Final = "taskd"
+
+NO_STREAM: Final = -1
+"""Number of no stream of signals."""
 
 _REPLIES: Final[dict[type[Event], Rpc[Any, recover_pb2.Status]]] = {
     SwitchNic: rpcs.REPLY_SWITCH_NIC,
@@ -166,6 +169,13 @@ class Clusterd(Reporter):
         return self._file.look()
 
     # ---- reports of the controller, from its thread: see `Reporter`
+
+    def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
+        """Report a fault that the controller has seen first. Returns ClusterD's code."""
+        # ClusterD has ordered no checkpoint, so its result is bound to no stream, and is void.
+        begun = functools.partial(self._ordered, stream=NO_STREAM)
+        self._loop.call_soon_threadsafe(self._framework.fault_seen, job_limits.MINDIO_CHECKPOINT_S, begun)
+        return super().fault_ranks(ranks, codes)
 
     def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
         if self._closing:

@@ -41,7 +41,7 @@ class Framework:
         self._log = log
         self._thread = OwnThread(self._name, application=True)
         self._calls: asyncio.Queue[tuple[Call, Callable[[], None]]] = asyncio.Queue()
-        self._dumped = False
+        self._dump: asyncio.TimerHandle | None = None
 
     def call(self, call: Call, begun: Callable[[], None] = lambda: None) -> None:
         """Have the controller carry out a call, after those before.
@@ -50,15 +50,22 @@ class Framework:
             call: it.
             begun: called when its turn has come.
         """
-        if call.name == "restart":
-            self._dumped = False
+        if self._dump is not None:
+            self._dump.cancel()
+            self._dump = None
         self._calls.put_nowait((call, begun))
 
-    def dump_once(self) -> None:
-        """Have the controller write a checkpoint, once until it starts again."""
-        if not self._dumped:
-            self._dumped = True
-            self.call(Call("dump"))
+    def fault_seen(self, patience: float, begun: Callable[[Call], None] = lambda _: None) -> None:
+        """Have MindIO write a checkpoint, once, where no call comes: it would end the training without one.
+
+        Args:
+            patience: seconds from the fault, which MindIO has reported.
+            begun: called when the call's turn has come.
+        """
+        if isinstance(self._controller, MindIO) and self._dump is None:
+            dump = Call("dump")
+            queued = (dump, functools.partial(begun, dump))
+            self._dump = asyncio.get_running_loop().call_later(patience, self._calls.put_nowait, queued)
 
     async def run(self) -> None:
         """Start the controller, and carry out its calls, until the task is cancelled. Then `close`."""
@@ -166,9 +173,8 @@ def without_clusterd(job_id: str, controller: Controller, log: Any) -> Framework
     def failed(call: Call, error: Exception) -> None:
         log.error("controller_failed", call=call.name, reason=repr(error))
 
-    def dump() -> None:
-        loop.call_soon_threadsafe(made.dump_once)
+    def faulty() -> None:
+        loop.call_soon_threadsafe(made.fault_seen, 0.0)
 
-    unheard = Unheard(log, dump) if isinstance(controller, MindIO) else Unheard(log)
-    made = Framework(job_id, controller, unheard, failed, log)
+    made = Framework(job_id, controller, Unheard(log, faulty), failed, log)
     return made

@@ -34,12 +34,11 @@ class Protection:
         self._mindio = mindio
         self._log = log
 
-    def lose(self, job: Job, reason: str) -> None:
-        """The controller has ended: each node that trains is unprotected."""
+    def lose(self, job: Job) -> None:
+        """The controller is lost: each node that trains is unprotected."""
         self.unprotected |= running(job)
         if self.unprotected:
-            self._mindio.lose(reason)
-            self._log.error("training_unprotected", nodes=sorted(self.unprotected), reason=reason)
+            self._log.warning("training_unprotected", nodes=sorted(self.unprotected), reason=self._mindio.loss)
         else:
             self._mindio.regain()
 

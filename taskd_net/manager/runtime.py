@@ -187,14 +187,15 @@ class Manager:
         made = MindIO(lambda again: loop.call_soon_threadsafe(self._controller_lost, again))
         self._protection = Protection(made, self._log)
         if resumed:
-            self._protection.lose(self.job, "the Manager before has ended")
+            made.lose("the Manager before has ended")
+            self._protection.lose(self.job)
         return made
 
     def _controller_lost(self, again: bool) -> None:
-        """MindIO's controller has ended by itself."""
+        """The training processes have lost MindIO's controller."""
         if self._closing or self._protection is None or self._controller is None:
             return
-        self._protection.lose(self.job, "MindIO's controller has ended")
+        self._protection.lose(self.job)
         if again:
             self._controller(Call("start"))
 

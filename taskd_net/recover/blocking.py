@@ -258,7 +258,7 @@ class DLRecoverManager(Reporter):
             self._log.error("controller_failed", call=call.name, reason=repr(error), exc_info=error)
 
     def _lost(self, again: bool) -> None:
-        """MindIO's controller has ended by itself."""
+        """The training processes have lost MindIO's controller."""
         if again:
             with suppress(NodeError):
                 self._call(self._waiting.put((Call("start"), 0)))

@@ -14,13 +14,15 @@ without it. Each call is refused then, until the processes are restarted.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
@@ -43,6 +45,9 @@ HOLD_MOST_S: Final = 3600
 PORT_MOST: Final = 65_535
 SIZE_MOST: Final = 2**31 - 1
 
+GIVES_UP_S: Final = 60.0
+"""Seconds after a fault that it has reported after which MindIO ends the training, where no order has come."""
+
 _ENDS_ROUND: Final = ("retry", "recover", "downgrade", "upgrade")
 _log = late_logger()
 
@@ -55,33 +60,34 @@ class MindIO(Controller):
     """The controller of MindIO's training fault tolerance.
 
     Args:
-        lost: called in a thread of its own when the controller's process has ended by itself; with True where another
-            `start` is due. One that ends again and again is left until the next restart.
+        lost: called in another thread when the training processes have lost the controller; with True where another
+            `start` is due. A process that ends again and again is left until the next restart.
+
+    Attributes:
+        loss: the reason for which the training processes have no controller; empty while they have one.
     """
 
     def __init__(self, lost: Callable[[bool], object] = lambda _: None) -> None:
         self._heard = lost
         self._process: _Process | None = None
+        self._is_killed = False
+        # A stop, or a checkpoint before the end, was ordered; and when a fault without an order makes MindIO give up.
         self._in_round = False
-        self._loss = ""
+        self._gives_up_at = math.inf
+        self.loss = ""
 
     @classmethod
     def find(cls, lost: Callable[[bool], object] = lambda _: None) -> MindIO | None:
         """The controller, if its package is installed."""
         return cls(lost) if is_installed() else None
 
-    @property
-    def is_lost(self) -> bool:
-        """True while the training processes have no controller."""
-        return bool(self._loss)
-
     def lose(self, reason: str) -> None:
         """Refuse each call from now on: the training processes belong to a controller that has ended."""
-        self._loss = reason
+        self.loss = reason
 
     def regain(self) -> None:
         """Take calls again: the training processes were restarted."""
-        self._loss = ""
+        self.loss = ""
 
     def start(self, reports: Reports) -> None:
         """Start it with the environment's `WORLD_SIZE` or `MS_WORKER_NUM`, `POD_IP` and `TTP_PORT`, unless it runs.
@@ -98,18 +104,20 @@ class MindIO(Controller):
             raise NoHandler("MindIO's controller needs WORLD_SIZE or MS_WORKER_NUM, POD_IP and TTP_PORT")
         os.environ[TORCH_AGENT_START] = "0"  # as TaskD: torch's agent is not to start a controller of its own
         elastic = "elastic-training" in os.environ.get("HIGH_AVAILABILITY", "").split(",")
-        self._in_round = False
-        process = _Process(reports, self._reported, self._ended)
+        self._in_round, self._gives_up_at = False, math.inf
+        process = self._process = _Process(reports, self._reported, self._ended)
         try:
+            if self._is_killed:
+                raise Refused("MindIO's controller was ended while it started")
             process.call("init", -1, size, False, os.environ.get("PROCESS_RECOVER") == "on", elastic)
             process.call("start", host, port, False, "")
             if not process.ask("has", "prepare_action"):
                 reason = "this version has no tft_notify_controller_prepare_action"
                 _log.warning("mindio_without_hot_switch", reason=reason)
         except BaseException:
-            process.end(0)
+            process.kill()
+            self._process = None
             raise
-        self._process = process
 
     def restart(self, reports: Reports) -> None:
         """End it and the training processes, and start another one.
@@ -120,22 +128,26 @@ class MindIO(Controller):
             with suppress(Refused):  # outside a round it waits for nothing, and refuses
                 self._process.call("change_strategy", "exit", "")
         self.close()
-        self._loss = ""
+        self.loss = ""
         self.start(reports)
 
     def stop_train(self, ranks: Ranks, timeout: int) -> None:
         """Stop the training. MindIO has no time for that.
 
         Raises:
-            Refused: a second one in a round, too. MindIO answers it with 0 and gives up without a report, so it and its
-                processes are ended here, and it starts again.
+            Refused: a second one in a round, too, and one after MindIO has given up. It answers them with 0, and no
+                report follows, so it and its processes are ended here, and it starts again.
         """
         process = self._require()
-        if self._in_round:
+        reason = "a second stop_train came within a round, after which MindIO gives up" if self._in_round else ""
+        if time.monotonic() > self._gives_up_at:
+            reason = f"no order came within {GIVES_UP_S:g} s after a fault, so MindIO has given up"
+        if reason:
             self.restart(process.reports)
-            self.lose("a second stop_train came within a round, after which MindIO gives up")
+            self.lose(reason)
+            self._heard(False)
             self._require()
-        self._in_round = True  # before its report, which may end the round, can come
+        self._ordered(in_round=True)  # before its report, which may end the round, can come
         try:
             process.call("stop_train", dict(ranks), "stop")
         except Refused:
@@ -144,6 +156,7 @@ class MindIO(Controller):
 
     def pause_train(self, ranks: Ranks, timeout: int) -> None:
         """Pause the training."""
+        self._ordered()
         self._require().call("stop_train", dict(ranks), "pause", timeout or _timeout())
 
     def on_global_rank(self, ranks: Ranks, timeout: int) -> None:
@@ -156,8 +169,10 @@ class MindIO(Controller):
         self._require().call("change_strategy", strategy, params)
 
     def save_and_exit(self) -> None:
-        """Have it write a checkpoint."""
-        self._require().call("dump")
+        """Have it write a checkpoint, and end the training."""
+        process = self._require()
+        self._ordered(in_round=True)
+        process.call("dump")
 
     def prepare(self, action: str, ranks: Ranks) -> None:
         """Have it prepare a switch.
@@ -172,25 +187,31 @@ class MindIO(Controller):
 
     def close(self) -> None:
         """End it, if it was started."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.end(job_limits.MINDIO_END_S)
+        if self._process is not None:
+            self._process.end(job_limits.MINDIO_END_S)
+            self._process = None
 
     def kill(self) -> None:
-        """End its process at once, also in a call."""
+        """End its process at once, also in a call, for good."""
+        self._is_killed = True
         if (process := self._process) is not None:
-            process.end(0)
+            process.kill()
 
     def _require(self) -> _Process:
-        if self._loss:
-            raise Refused(f"MindIO has no training processes until they are restarted: {self._loss}")
+        if self.loss:
+            raise Refused(f"MindIO has no training processes until they are restarted: {self.loss}")
         if self._process is None:
             raise NoHandler("MindIO's controller was not started")
         return self._process
 
+    def _ordered(self, *, in_round: bool = False) -> None:
+        self._in_round, self._gives_up_at = self._in_round or in_round, math.inf
+
     def _reported(self, report: str, arguments: list[Any]) -> None:
         if report == "result" and arguments[0] == Code.OK and arguments[3] in _ENDS_ROUND:
             self._in_round = False
+        elif report == "fault_ranks" and not self._in_round:
+            self._gives_up_at = time.monotonic() + GIVES_UP_S
 
     def _ended(self, status: int | None, seconds: float) -> None:
         """The process has ended by itself."""
@@ -225,17 +246,22 @@ class _Process:
         self._is_ending, self.lives = False, True
         self._began = time.monotonic()
         self._socket, there = socket.socketpair()
+        # A process that is stopped reads nothing, and a call's time is over then.
+        limit = struct.pack("ll", math.ceil(job_limits.MINDIO_CALL_S), 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         command = [sys.executable, "-P", mindio_process.__file__, str(there.fileno()), str(os.getpid())]
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._socket.close)
             with there:
                 self._popen = subprocess.Popen(  # noqa: S603 - our own program
                     command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno()]
                 )
-            self._reader = threads.start(self._read, "reads from MindIO's controller")
+            undo.callback(self._popen.wait)
+            undo.callback(self._popen.kill)
             threads.start(self._deliver, "reports of MindIO's controller")
-        except BaseException:
-            self._socket.close()
-            raise
+            undo.callback(self._waiting.put, None)
+            self._reader = threads.start(self._read, "reads from MindIO's controller")
+            undo.pop_all()
         self._send({"path": sys.path})
 
     def ask(self, name: str, *arguments: Any, seconds: float = job_limits.MINDIO_CALL_S) -> int:
@@ -275,8 +301,13 @@ class _Process:
         """End it, after its own end if that takes no longer than these seconds. Further reports are dropped."""
         self._is_ending, self.lives = True, False
         with suppress(Refused):
-            if seconds:
-                self.call("destroy", seconds=seconds)
+            self.call("destroy", seconds=seconds)
+        self.kill()
+        self._reader.join(job_limits.KILLED_S)  # its port is free then
+
+    def kill(self) -> None:
+        """End it at once, from any thread."""
+        self._is_ending, self.lives = True, False
         self._kill()
 
     def _kill(self) -> None:
@@ -307,8 +338,7 @@ class _Process:
         if not self._is_ending:
             self._heard(self._popen.returncode, time.monotonic() - self._began)
         self._answers.put(None)
-        with suppress(Full):
-            self._waiting.put_nowait(None)
+        self._waiting.put(None)
 
     def _deliver(self) -> None:
         while (waiting := self._waiting.get()) is not None:

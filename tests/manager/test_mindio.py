@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Node
+from taskd_net import Node, job_limits
 from taskd_net.manager import ManagerConfig
 from taskd_net.recover import rpcs
 from taskd_net.wire import recover_pb2 as wire
@@ -220,6 +220,37 @@ async def test_without_clusterd_the_survivors_save_their_checkpoint(job: double.
         job.kill(3)
         await until(lambda: job.states[:3] == ["saved"] * 3, LONG_S)
     assert job.names.count("dump") == 1
+
+
+async def test_the_survivors_save_their_checkpoint_where_clusterd_sends_no_order(
+    job: double.Job, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_limits, "MINDIO_CHECKPOINT_S", 0.2)
+    config = ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on")
+    async with managed(config):
+        await trains(job)
+        job.kill(3)
+        await until(lambda: job.states[:3] == ["saved"] * 3, LONG_S)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.PROCESS_FAULT)
+        await order(clusterd, "stopTrain", "stop_train")
+        assert (await stopped(clusterd)).status.code == 499, "the training has ended"
+    assert job.names.count("dump") == 1
+    assert clusterd.requests(rpcs.RECOVER_STATUS) == [], "ClusterD has ordered no checkpoint"
+
+
+async def test_an_order_after_a_fault_needs_no_checkpoint(
+    job: double.Job, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on")
+    async with managed(config) as (_, manager):
+        await trains(job)
+        job.kill(3)
+        await asyncio.to_thread(clusterd.wait_for, rpcs.PROCESS_FAULT)
+        framework = manager._clusterd._framework  # type: ignore[union-attr]
+        await until(lambda: framework._dump is not None)
+        await order(clusterd, "stopTrain", "stop_train")
+        assert (await stopped(clusterd)).status.code == 0
+        assert framework._dump is None
 
 
 async def test_scripts_that_rejoin_have_no_controller_of_mindio_and_one_line_says_so(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -13,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net import job_limits, threads
+from taskd_net.codes import NodeError
 from taskd_net.jobs.traffic import Call
-from taskd_net.recover import DLRecoverManager, pb, rpcs
+from taskd_net.recover import DLRecoverManager, mindio, pb, rpcs
 from taskd_net.recover.controller import NoHandler, Ranks, Reports, carry_out
 from taskd_net.recover.mindio import MindIO, Refused
 from taskd_net.wire import recover_pb2 as wire
@@ -163,6 +166,26 @@ def test_a_second_stop_within_a_round_is_refused_and_restarts_the_controller(
     stopped(controller, heard)
 
 
+def test_a_stop_after_mindio_has_given_up_is_refused_and_restarts_the_controller(
+    controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mindio, "GIVES_UP_S", 60 / double.SPEED)
+    job.kill(3)
+    eventually(lambda: heard.given == [("fault_ranks", {3: 1})])
+    eventually(lambda: job.states[:3] == ["ended"] * 3)
+    eventually(lambda: time.monotonic() > controller._gives_up_at)
+    with pytest.raises(Refused, match=r"no order came within 1\.2 s after a fault, so MindIO has given up"):
+        controller.stop_train({3: 1}, 0)
+    assert job.names.count("start_controller") == 2
+
+
+def test_a_stop_after_a_checkpoint_is_refused(controller: MindIO, job: double.Job) -> None:
+    controller.save_and_exit()
+    eventually(lambda: job.all_are("saved"))
+    with pytest.raises(Refused, match="until they are restarted"):
+        controller.stop_train({3: 1}, 0)
+
+
 @pytest.mark.parametrize("in_round", [False, True])
 def test_a_restart_ends_the_processes_first_and_lets_new_ones_in(
     controller: MindIO, heard: Heard, job: double.Job, in_round: bool
@@ -247,7 +270,7 @@ def test_a_call_that_never_returns_is_ended(job: double.Job, heard: Heard, monke
     assert process is not None
     with pytest.raises(Refused, match=r"MindIO has not returned from dump within 0\.05 s"):
         process.call("dump", seconds=0.05)
-    eventually(lambda: controller.is_lost)
+    eventually(lambda: controller.loss)
     controller.close()
 
 
@@ -261,6 +284,59 @@ def test_a_destroy_that_takes_long_is_ended(
     controller.close()
     eventually(lambda: not process._reader.is_alive())
     assert process._popen.returncode == -signal.SIGKILL
+
+
+def test_a_kill_in_a_restart_leaves_no_process(
+    controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINDIO_FAULT", "hang init_controller")
+    failed: list[Exception] = []
+
+    def restart() -> None:
+        try:
+            carry_out(controller, Call("restart"), heard)
+        except Refused as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    eventually(lambda: job.names.count("init_controller") == 2)
+    controller.kill()
+    thread.join(20)
+    assert len(failed) == 1 and controller._process is None
+    with pytest.raises(Refused, match="was ended while it started"):
+        controller.start(heard)
+
+
+@pytest.mark.parametrize("thread", ["reports of MindIO's controller", "reads from MindIO's controller"])
+def test_a_process_without_its_threads_is_ended(
+    job: double.Job, heard: Heard, monkeypatch: pytest.MonkeyPatch, thread: str
+) -> None:
+    start = threads.start
+
+    def fail(work: Callable[[], object], name: str, **options: bool) -> threading.Thread:
+        if name == thread:
+            raise NodeError("no more threads")
+        return start(work, name, **options)
+
+    monkeypatch.setattr(threads, "start", fail)
+    controller = MindIO()
+    with pytest.raises(NodeError, match="no more threads"):
+        controller.start(heard)
+    assert job.calls == []
+
+
+def test_a_process_that_is_stopped_holds_nobody(
+    controller: MindIO, monkeypatch: pytest.MonkeyPatch, job: double.Job
+) -> None:
+    process = controller._process
+    assert process is not None
+    process._popen.send_signal(signal.SIGSTOP)
+    timeout = struct.pack("ll", 0, 50_000)
+    process._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+    with pytest.raises(Refused, match=r"MindIO has not returned from on_global_rank within 0\.1 s"):
+        process.call("on_global_rank", dict.fromkeys(range(100_000), 1), seconds=0.1)
+    eventually(lambda: controller.loss)
 
 
 def test_the_managers_logs_stay_writable(controller: MindIO, job: double.Job) -> None:
