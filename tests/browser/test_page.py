@@ -319,7 +319,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         assert await page.inner_text("#who") == "Agent 1"
         await page.keyboard.press("Escape")
         calm = replace(WHOLE, agents=(), agents_in_trouble=0, plugins_off=(), counters=JobCounters(), decisions=())
-        stand.job = replace(calm, job_id=hostile)
+        stand.job = replace(calm, job_id=hostile, unprotected=0)
         await page.wait_for_function("() => document.querySelector('#job ol') === null")
         assert await page.inner_text("#job h2") == f"Job {hostile}"
         assert await page.query_selector("#job p.alarm") is None
