@@ -38,10 +38,12 @@ async def test_reports_that_nobody_hears_are_said(caplog: pytest.LogCaptureFixtu
 async def test_controller_that_fails_or_hangs_ends_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "CONTROLLER_S", 0.05)
-    hangs, go = threading.Event(), threading.Event()
+    started, hangs, go = threading.Event(), threading.Event(), threading.Event()
 
     class Hanging(HandlerController):
+        def start(self, reports: Reports) -> None:
+            started.set()
+
         def close(self) -> None:
             if not hangs.is_set():
                 hangs.set()
@@ -53,6 +55,8 @@ async def test_controller_that_fails_or_hangs_ends_nothing(
             for each in (zero, one):
                 await each.register()
                 await each.command()
+            await until(started.is_set)
+            monkeypatch.setattr(job_limits, "CONTROLLER_S", 0.05)
             await one.fault(3)
             assert (await zero.command()).code == 208
             await until(lambda: "TimeoutError" in caplog.text)

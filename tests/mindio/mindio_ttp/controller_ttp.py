@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 SPEED: Final = float(os.environ.get("MINDIO_SPEED", "1"))
@@ -56,6 +57,7 @@ class State(Enum):
 
 _callbacks: Final[dict[str, Callable[..., object]]] = {}
 _lock: Final = threading.RLock()
+_said: Final[SimpleQueue[tuple[Any, ...]]] = SimpleQueue()
 
 
 class _Controller:
@@ -191,7 +193,7 @@ def tft_notify_controller_stop_train(ranks: dict[int, int], stop_type: str = "st
                 return 1
             here.go(State.PAUSED)
             here.later(timeout, here.give_up)
-            threading.Thread(target=_report, args=("report_stop_complete", 0, "paused", {}), daemon=True).start()
+            _said.put(("report_stop_complete", 0, "paused", {}))
             return 0
         if stop_type != "stop" or not here.knows(ranks):
             return 1
@@ -201,7 +203,7 @@ def tft_notify_controller_stop_train(ranks: dict[int, int], stop_type: str = "st
             here.go(State.STOPPED)
             here.tell("stop")
             here.later(_wait(), here.give_up)
-            threading.Thread(target=_report, args=("report_stop_complete", 0, "stopped", ranks), daemon=True).start()
+            _said.put(("report_stop_complete", 0, "stopped", ranks))
     return 0
 
 
@@ -216,7 +218,7 @@ def tft_notify_controller_on_global_rank(ranks: dict[int, int], time: int = 1) -
         here.go(State.CHOSEN)
         here.later(max(time, _wait()), here.give_up)
         strategies = ["retry"] * all(kind == 0 for kind in ranks.values()) + ["recover", "dump", "exit"]
-        threading.Thread(target=_report, args=("report_strategies", ranks, strategies), daemon=True).start()
+        _said.put(("report_strategies", ranks, strategies))
     return 0
 
 
@@ -233,11 +235,11 @@ def tft_notify_controller_change_strategy(strategy: str, params: str = "") -> in
             here.give_up()
         elif strategy == "dump" and here.state is State.CHOSEN:
             _save(here)
-            threading.Thread(target=_report, args=("report_result", 0, "saved", {}, "dump"), daemon=True).start()
+            _said.put(("report_result", 0, "saved", {}, "dump"))
         elif (strategy == "continue") is (here.state is State.PAUSED) and here.state in (State.PAUSED, State.CHOSEN):
             here.go(State.NORMAL)
             here.tell("continue")
-            threading.Thread(target=_report, args=("report_result", 0, "done", {}, strategy), daemon=True).start()
+            _said.put(("report_result", 0, "done", {}, strategy))
         else:
             return 1
     return 0
@@ -278,10 +280,15 @@ def tft_destroy_controller() -> int:
 atexit.register(tft_destroy_controller)
 
 
-def _report(name: str, *arguments: object) -> None:
-    with _lock:
-        if _controller is not None:
-            _controller.report(name, *arguments)
+def _report() -> None:
+    while True:
+        name, *arguments = _said.get()
+        with _lock:
+            if _controller is not None:
+                _controller.report(name, *arguments)
+
+
+threading.Thread(target=_report, daemon=True).start()
 
 
 def _save(here: _Controller) -> None:
