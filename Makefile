@@ -112,8 +112,9 @@ matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, an
 mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m mixed tests/mixed $(ARGS)
 
+# Each scenario is a test, three at a time: ARGS="-k switch-cards" plays a part, and ARGS=--lf what has failed.
 kills: .venv/stamp-test  ## ClusterD and the Manager killed with -9 at each stage of each flow of recovery, and in each demo of faults, in 20 minutes
-	@.venv/bin/python -m pytest -q -m long tests/demo/recovery tests/demo/faults $(ARGS)
+	@.venv/bin/python -m pytest -q -n 3 -m long tests/demo/recovery tests/demo/faults $(ARGS)
 
 faults: .venv/stamp-test  ## every fault in full, in 20 minutes; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)

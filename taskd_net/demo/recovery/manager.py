@@ -146,7 +146,7 @@ class TrainingDouble:
             self._report(lambda: reports.fault_ranks(dict.fromkeys(ranks, 1)))
 
 
-async def _tell_away(manager: Manager) -> None:
+async def tell_away(manager: Manager) -> None:
     """Tell the controller of each end of the stream of signals."""
     before = ""
     while True:
@@ -166,7 +166,7 @@ async def _run(listen: str, config: ManagerConfig) -> None:
         Manager(node, config, framework=framework.controller) as manager,
     ):
         say("Mgr", BEGAN)
-        tasks = [asyncio.create_task(tell_registered(node, manager)), asyncio.create_task(_tell_away(manager))]
+        tasks = [asyncio.create_task(tell_registered(node, manager)), asyncio.create_task(tell_away(manager))]
         if os.environ.get(WATCHES) == "on":
             tasks.append(asyncio.create_task(framework.watch(manager)))
         await stdin.read()

@@ -57,8 +57,9 @@ async def test_a_fault_stops_a_process_and_resets_its_device(names: Sequence[str
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_every_scenario_leaves_the_expected_evidence_and_each_piece_of_it_counts() -> None:
-    await played(*BY_NAME)
+@pytest.mark.parametrize("name", BY_NAME)
+async def test_a_scenario_leaves_the_expected_evidence_and_each_piece_of_it_counts(name: str) -> None:
+    await played(name)
 
 
 RULE: Final = {"EventId": [OFTEN], "TimeWindow": 60, "Times": 2, "FaultHandling": "SeparateNPU"}
