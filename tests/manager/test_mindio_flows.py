@@ -19,6 +19,10 @@ EXIT = ["change_strategy exit", "destroy_controller", "init_controller", "start_
 """A restart, upon ClusterD's strategy `exit`."""
 
 
+LONG_S = 150.0
+"""Seconds for a flow on a busy machine; it takes 4 on a quiet one."""
+
+
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[double.Job]:
     with double.job(tmp_path, monkeypatch) as made:
@@ -44,10 +48,10 @@ async def test_flow(job: double.Job, name: str, calls: list[str]) -> None:
     address, seen = f"127.0.0.1:{free_port()}", Seen(mute=True)
     config = ManagerConfig(job_id="demo", clusterd_addr=address, fault_recover="on", nodes=2, processes_per_node=2)
     nodes = (agent(0), agent(1), worker(0, 0), worker(0, 1), worker(1, 2), worker(1, 3))
-    async with asyncio.timeout(60), managed(config) as (node, _), leaves(node, *nodes) as made:
-        await until(lambda: "start_controller" in job.names)
+    async with asyncio.timeout(LONG_S), managed(config) as (node, _), leaves(node, *nodes) as made:
+        await until(lambda: "start_controller" in job.names, LONG_S)
         job.train()
-        await until(lambda: job.all_are("trains"))
+        await until(lambda: job.all_are("trains"), LONG_S)
         for one in made[:2]:
             await one.register()
         for one in made[2:]:

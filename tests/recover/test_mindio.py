@@ -59,7 +59,7 @@ class Heard(Reports):
 
 def eventually(true: Callable[[], object]) -> None:
     """Wait for a state of another process."""
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + 60
     while not true():
         assert time.monotonic() < give_up_at, true
         time.sleep(0.005)
