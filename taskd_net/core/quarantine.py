@@ -6,6 +6,7 @@ below another child waits a moment, and is refused only then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -13,6 +14,7 @@ from heapq import heappop, heappush
 from taskd_net.core.acks import ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
+from taskd_net.limits import WAITING_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +33,10 @@ class Quarantine:
     """All such messages of one node.
 
     An announcement, the end of a stream and a deadline cost as much as the messages that they concern, however many
-    others wait. So messages are found by their link, and by their deadline.
+    others wait. So messages are found by their link, and by their deadline. A message counts with `WAITING_BYTES`
+    besides its data.
+
+    A link may have as many bytes as are left: one alone half, two a third each. So the next one has room.
 
     Args:
         messages: of one link at most.
@@ -47,17 +52,21 @@ class Quarantine:
         self._deadlines: list[tuple[float, int, Link]] = []
         self._last = 0
         self._bytes = 0
+        self._bytes_of: Counter[Link] = Counter()
 
     def add(self, doubtful: Quarantined) -> bool:
         """Let a message wait. Returns False when the line is at one of its bounds."""
-        size, waiting = len(doubtful.frame.data), self._of.get(doubtful.link, {})
-        if len(waiting) >= self._messages or self._bytes + size > self._size:
+        link, size = doubtful.link, WAITING_BYTES + len(doubtful.frame.data)
+        waiting, left = self._of.get(link, {}), self._size - self._bytes
+        # One message of any size may wait, if there is room.
+        if len(waiting) >= self._messages or size > left or (waiting and self._bytes_of[link] + 2 * size > left):
             return False
         self._last += 1
         waiting[self._last] = doubtful
-        self._of[doubtful.link] = waiting
-        heappush(self._deadlines, (doubtful.deadline, self._last, doubtful.link))
+        self._of[link] = waiting
+        heappush(self._deadlines, (doubtful.deadline, self._last, link))
         self._bytes += size
+        self._bytes_of[link] += size
         return True
 
     def take_link(self, link: Link, may: Callable[[Quarantined], bool] = lambda _: True) -> list[Quarantined]:
@@ -87,7 +96,9 @@ class Quarantine:
     def _take(self, link: Link, number: int) -> Quarantined:
         waiting = self._of[link]
         doubtful = waiting.pop(number)
+        size = WAITING_BYTES + len(doubtful.frame.data)
+        self._bytes -= size
+        self._bytes_of[link] -= size
         if not waiting:
-            del self._of[link]
-        self._bytes -= len(doubtful.frame.data)
+            del self._of[link], self._bytes_of[link]
         return doubtful

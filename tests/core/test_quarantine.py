@@ -6,19 +6,8 @@ from typing import Any
 
 from taskd_net.core.links import Link
 from taskd_net.core.quarantine import Quarantine, Quarantined
+from taskd_net.limits import WAITING_BYTES
 from tests.core.routers import at, frame
-
-
-def test_line_is_bounded_in_bytes() -> None:
-    doubts = Quarantine(10, 100)
-    link = Link(1, at("Proxy/0"))
-    waits = [Quarantined(link, frame("Mgr", size=60, uuid=str(i)), None, None, 0.0, 1.0) for i in range(2)]
-    assert [doubts.add(one) for one in waits] == [True, False]
-    assert doubts.take_due(0.9) == []
-    assert doubts.take_due(1.0) == waits[:1]
-    assert doubts.add(waits[1])
-    rest = [Quarantined(link, frame("Mgr", size=size, uuid="r"), None, None, 0.0, 1.0) for size in (41, 40, 1)]
-    assert [doubts.add(one) for one in rest] == [False, True, False], "the last byte is there for use"
 
 
 def waiting(link: Link, *, deadline: float = 1.0, size: int = 10) -> Quarantined:
@@ -27,21 +16,39 @@ def waiting(link: Link, *, deadline: float = 1.0, size: int = 10) -> Quarantined
 
 
 def test_messages_of_one_link_are_bounded_for_that_link_alone() -> None:
-    line, one, other = Quarantine(2, 1000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    line, one, other = Quarantine(2, 10_000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
     assert [line.add(waiting(link)) for link in (one, one, one, other)] == [True, True, False, True]
     assert len(line.take_link(one)) == 2
     assert [line.add(waiting(link)) for link in (one, one, one, other)] == [True, True, False, True]
 
 
 def test_bytes_are_bounded_over_all_links() -> None:
-    line, one, other = Quarantine(10, 100), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
-    assert [line.add(waiting(link, size=60)) for link in (one, other)] == [True, False]
-    line.take_all()
-    assert line.add(waiting(other, size=60))
+    most = 100 + WAITING_BYTES
+    line, one, other = Quarantine(10, most), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    assert not line.add(waiting(one, size=101))
+    assert line.add(waiting(one, size=100)), "the last byte is there for use"
+    assert not line.add(waiting(other, size=0))
+    line.take_due(1.0)
+    assert line.add(waiting(other, size=100))
+
+
+def test_small_messages_count_with_what_they_take_besides_their_data() -> None:
+    line, links = Quarantine(256, 1 << 20), [Link(number, at(f"Proxy/{number}")) for number in range(1000)]
+    came = sum(line.add(waiting(link)) for _ in range(256) for link in links)
+    assert 0.9 * (1 << 20) < came * (10 + WAITING_BYTES) <= 1 << 20
+
+
+def test_link_has_as_many_bytes_as_are_left_so_that_the_next_one_has_room() -> None:
+    each = 10 + WAITING_BYTES
+    line, links = Quarantine(256, 60 * each), [Link(number, at(f"Proxy/{number}")) for number in range(4)]
+    taken = [sum(line.add(waiting(link)) for _ in range(256)) for link in links]
+    assert taken == [30, 15, 7, 4]
+    line.take_link(links[0])
+    assert line.add(waiting(links[3]))
 
 
 def test_messages_are_taken_in_the_order_in_which_they_came() -> None:
-    line, one, other = Quarantine(10, 1000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
+    line, one, other = Quarantine(10, 10_000), Link(1, at("Proxy/0")), Link(2, at("Proxy/1"))
     came = [waiting(link, deadline=deadline) for link, deadline in ((one, 3.0), (other, 1.0), (one, 2.0), (other, 4.0))]
     for message in came:
         line.add(message)
@@ -52,7 +59,7 @@ def test_messages_are_taken_in_the_order_in_which_they_came() -> None:
 
 
 def test_next_deadline_is_the_earliest_of_those_that_wait() -> None:
-    line, link = Quarantine(10, 1000), Link(1, at("Proxy/0"))
+    line, link = Quarantine(10, 10_000), Link(1, at("Proxy/0"))
     assert line.next_deadline() == float("inf")
     for deadline in (3.0, 2.0, 4.0):
         line.add(waiting(link, deadline=deadline))
@@ -64,7 +71,7 @@ def test_next_deadline_is_the_earliest_of_those_that_wait() -> None:
 
 
 def test_place_that_becomes_free_is_one_place() -> None:
-    line, link = Quarantine(2, 1000), Link(1, at("Proxy/0"))
+    line, link = Quarantine(2, 10_000), Link(1, at("Proxy/0"))
     assert line.add(waiting(link, deadline=1.0)) and line.add(waiting(link, deadline=2.0))
     assert len(line.take_due(1.0)) == 1
     assert [line.add(waiting(link)) for _ in range(2)] == [True, False]
@@ -81,7 +88,7 @@ class Watched(Quarantined):
 
 
 def test_messages_of_a_thousand_other_links_cost_an_announcement_and_a_deadline_nothing() -> None:
-    line, links = Quarantine(256, 1 << 20), [Link(number, at(f"Proxy/{number}")) for number in range(1000)]
+    line, links = Quarantine(256, 1 << 22), [Link(number, at(f"Proxy/{number}")) for number in range(1000)]
     for deadline in (3.0, 5.0):
         for link in links:
             line.add(Watched(link, frame("Mgr", src="Worker/0/0"), None, None, 0.0, deadline))
@@ -96,7 +103,7 @@ def test_messages_of_a_thousand_other_links_cost_an_announcement_and_a_deadline_
 
 
 def test_messages_that_may_not_go_on_keep_their_places_and_deadlines() -> None:
-    line, link = Quarantine(2, 1000), Link(1, at("Proxy/0"))
+    line, link = Quarantine(2, 10_000), Link(1, at("Proxy/0"))
     came = [waiting(link, deadline=deadline) for deadline in (2.0, 1.0)]
     assert all(line.add(one) for one in came)
     assert line.take_link(link, lambda one: one is came[1]) == [came[1]]
