@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 import grpc
@@ -51,16 +52,26 @@ class UnfinishedCalls:
         host: the node.
         failures: answers children of the original's.
         unfinished: the account of messages that have not come whole.
+        is_child: True for a connection over which a child has its stream. Its calls count later, and have no share: a
+            Proxy's connection may carry many large messages at once, over a slow network, too.
     """
 
-    def __init__(self, host: Host, failures: Failures, unfinished: Unfinished[Receiver]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        failures: Failures,
+        unfinished: Unfinished[Receiver],
+        is_child: Callable[[Remote], object],
+    ) -> None:
         self._host = host
+        self._is_child = is_child
         self._failures = failures
         self._unfinished = unfinished
         self._most = max(1, host.router.limits.child_bytes // limits.RECEIVE_BYTES)
         self._loop = asyncio.get_running_loop()
-        # The number of looks when each call began, oldest first; then the calls that count.
+        # The number of looks when each call began, oldest first; those of children later; then the calls that count.
         self._new: dict[Context, int] = {}
+        self._of_children: dict[Context, int] = {}
         self._counted: dict[Context, _Call] = {}
         self._of: Counter[Remote] = Counter()
         self._ending: set[asyncio.Task[None]] = set()
@@ -122,29 +133,36 @@ class UnfinishedCalls:
 
     def _whole(self, context: Context) -> None:
         """The message of a call is whole, or the call is over."""
-        if self._new.pop(context, None) is None and (call := self._counted.get(context)) is not None:
+        if self._new.pop(context, None) is not None or self._of_children.pop(context, None) is not None:
+            return
+        if (call := self._counted.get(context)) is not None:
             self._unfinished.release(call, self._place(call))
             self._forget(call)
 
     def _look(self) -> None:
         self._timer = None
         self._looks += 1
-        for context, began in list(self._new.items()):
-            if self._looks - began < link_limits.UNFINISHED_LOOKS:
-                break
-            del self._new[context]
-            self._count(context)
-        if self._new:
+        for context in _begun(self._new, self._looks - link_limits.UNFINISHED_LOOKS):
+            began = self._new.pop(context)
+            caller = caller_of(context)
+            if caller is None:
+                continue  # it is past its deadline, and gRPC ends it
+            if self._is_child(caller.remote):
+                self._of_children[context] = began
+            else:
+                self._count(context, caller.remote, self._most)
+        for context in _begun(self._of_children, self._looks - link_limits.UNFINISHED_CHILD_LOOKS):
+            del self._of_children[context]
+            if (caller := caller_of(context)) is not None:
+                self._count(context, caller.remote)
+        if self._new or self._of_children:
             self._timer = self._loop.call_later(link_limits.UNFINISHED_LOOK_S, self._look)
 
-    def _count(self, context: Context) -> None:
-        caller = caller_of(context)
-        if caller is None:
-            return  # it is past its deadline, and gRPC ends it
-        call = _Call(self, context, caller.remote)
+    def _count(self, context: Context, remote: Remote, share: int | None = None) -> None:
+        call = _Call(self, context, remote)
         self._counted[context] = call
-        self._of[call.remote] += 1
-        if self._of[call.remote] > self._most:
+        self._of[remote] += 1
+        if share is not None and self._of[remote] > share:
             self.end(call, _SHARE)
             return
         # Bytes of a call are not seen as they come: it stands still after the time for which anybody may wait.
@@ -177,6 +195,11 @@ class UnfinishedCalls:
     def _place(call: _Call) -> str:
         """The place in the account: beside that of direct links, whose frames are in the order of their last bytes."""
         return f"calls of {call.remote.place}"
+
+
+def _begun(calls: Mapping[Context, int], before: int) -> list[Context]:
+    """The calls, oldest first, that began at a look or before it."""
+    return list(itertools.takewhile(lambda context: calls[context] <= before, calls))
 
 
 class _Bounded(grpc.GenericRpcHandler):

@@ -130,7 +130,7 @@ class MeshServer:
         }
         for acceptor in self._acceptors:
             methods |= acceptor.handlers()
-        calls = self._calls = UnfinishedCalls(self.host, self.failures, self.unfinished)
+        calls = self._calls = UnfinishedCalls(self.host, self.failures, self.unfinished, self.connections.streams)
         # The stream of a link has messages one after the other, and belongs to a child.
         self._methods = Methods(
             {name: method if method.request_streaming else calls.bounded(method) for name, method in methods.items()}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import pytest
 
-from taskd_net import limits
+from taskd_net import limits, link_limits
 from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.peer_limits import Limits
+from tests.faults.relay import Relay, Shape
 from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.peers.stubs import pb, position
 from tests.polling import until
@@ -124,3 +126,35 @@ async def test_call_that_its_caller_cancels_leaves_the_account(mesh: Mesh) -> No
         await counted(mgr, 1)
         connection.write(frame(RST_STREAM, 0, stream, b"\x00\x00\x00\x08"))
         await counted(mgr, 0)
+
+
+async def test_large_messages_of_a_child_over_a_slow_network_are_taken(mesh: Mesh) -> None:
+    """All come at the same time, and each takes as long as all of them."""
+    mgr = await mesh.mgr(links="tasknet")
+    port = int((mgr.address or "").rpartition(":")[2])
+    relay = Relay("127.0.0.1", "127.0.0.77", [port])
+    await relay.start()
+    try:
+        relay.change(Shape(rate=20e6, delay=0.005))
+        worker = await mesh.worker(0, 0, f"127.0.0.77:{port}", links="tasknet")
+        acks = await soon(asyncio.gather(*(worker.send("x" * 100_000, to="Mgr") for _ in range(60))))
+        assert {ack.code for ack in acks} == {0}
+    finally:
+        await worker.close()
+        await relay.close()
+    assert not mesh.count("call_ended")
+
+
+async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_limits, "UNFINISHED_CHILD_LOOKS", 10)
+    mgr = await mesh.mgr()
+    assert mgr._server is not None and mgr._server._calls is not None
+    calls = mgr._server._calls
+    monkeypatch.setattr(calls, "_is_child", lambda _: True)
+    async with Http2(mgr.address or "") as connection:
+        await connection.greet()
+        for _ in range(SHARE + 1):
+            await begin(connection)
+        await counted(mgr, SHARE + 1)
+        assert calls._looks >= 10
+    assert not mesh.count("call_ended")
