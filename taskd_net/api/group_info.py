@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -56,7 +57,7 @@ def _write() -> Path:
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     if folder.is_symlink():  # the folder is shared by all that run on this node
         raise ConfigError(f"{folder} is a symbolic link; expected a folder")
-    path, new = folder / FILE, folder / f".{FILE}.new"
+    path, new = folder / FILE, folder / f".{FILE}.{os.getpid()}-{threading.get_ident()}"
     new.unlink(missing_ok=True)
     with new.open("x", encoding="utf-8") as file:
         json.dump(groups, file, ensure_ascii=False, indent=4)
@@ -100,7 +101,7 @@ def _names(distributed: Any, group: Any, backend: str, rank: int) -> tuple[str |
 
     Only HCCL has a communicator with a name of its own; another backend's group is named as torch names it.
     """
-    if backend.lower() != "hccl":
+    if "hccl" not in backend.lower():  # also of several: `cpu:gloo,npu:hccl`
         title = getattr(group, "group_desc", "undefined")  # torch before 2.4 has none
         return group.group_name, "" if title == "undefined" else title
     hccl = group._get_backend(sys.modules["torch"].device("npu"))

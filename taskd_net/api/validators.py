@@ -189,8 +189,16 @@ class MapValidator(Validator[T]):
         super().__init__(value)
         self.inclusive_keys = inclusive_keys
         self._expect(lambda mapping: isinstance(mapping, Mapping), "a mapping")
+        if inclusive_keys is not None and not isinstance(inclusive_keys, Collection):
+            self._expect(lambda _: False, f"keys as a list, but they are {shown(inclusive_keys)}")
+            return
         for key in inclusive_keys or ():
             self._expect(partial(_has, key), f"a mapping with the key {shown(key)}")
+
+
+def _listed(values: object) -> str:
+    """Values of a list with commas between, for people."""
+    return ", ".join(map(str, values)) if isinstance(values, Collection) else shown(values)
 
 
 def _has(key: object, mapping: Mapping[object, object]) -> bool:
@@ -286,16 +294,17 @@ class _PathValidator(StringValidator[T]):
             exact_compare: False: to nothing in them either.
             msg: the message of a failure.
         """
-        listed = [Path(each) for each in (BLACK_LIST if lst is None else lst) if each]
+        names = BLACK_LIST if lst is None else lst
 
         def is_free(path: str) -> bool:
+            listed = [Path(each) for each in names if each]
             # Both, as a link may lead into a folder of the list, and a folder of the list may be a link.
             ways = {Path(path).absolute(), Path(path).resolve()}
             reached = ways if exact_compare else ways.union(*(way.parents for way in ways))
             return reached.isdisjoint(listed)
 
         where = "a path other than" if exact_compare else "a path outside of"
-        return self.register_checker(is_free, msg or self._but(f"{where} {', '.join(map(str, listed))}"))
+        return self.register_checker(is_free, msg or self._but(f"{where} {_listed(names)}"))
 
     def should_not_contains_sensitive_words(self, words: Collection[str] | None = None, msg: str = "") -> Self:
         """The path has none of these words in it, in capitals or not.
@@ -304,10 +313,10 @@ class _PathValidator(StringValidator[T]):
             words: the words. Default: `SENSITIVE_WORDS`.
             msg: the message of a failure.
         """
-        sensitive = [word.lower() for word in (SENSITIVE_WORDS if words is None else words)]
+        sensitive = SENSITIVE_WORDS if words is None else words
         return self.register_checker(
-            lambda path: not any(word in path.lower() for word in sensitive),
-            msg or self._but(f"a path without {', '.join(sensitive)}"),
+            lambda path: not any(word.lower() in path.lower() for word in sensitive),
+            msg or self._but(f"a path without {_listed(sensitive)}"),
         )
 
 
@@ -326,7 +335,7 @@ class DirectoryValidator(_PathValidator[T]):
         Returns:
             True and the rest; False and the text as it is, where it does not begin so, or one of both is None.
         """
-        if string is None or prefix is None or not string.startswith(prefix):
+        if not isinstance(string, str) or not isinstance(prefix, str) or not string.startswith(prefix):
             return False, string
         return True, string.removeprefix(prefix)
 
@@ -351,7 +360,7 @@ class DirectoryValidator(_PathValidator[T]):
         """
         return self._expect(
             lambda path: stat.S_IMODE(Path(path).stat().st_mode) & 0o777 == target_mode,
-            f"a path with the permissions {target_mode:o}",
+            f"a path with the permissions {oct(target_mode) if isinstance(target_mode, int) else shown(target_mode)}",
         )
 
     def check_dir_file_number(self, max_number: int = job_limits.VALID_FILES) -> Self:

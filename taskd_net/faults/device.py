@@ -81,12 +81,38 @@ class Raised:
         since: time of the last reaching.
         until: time of its end; infinity while its fault stands, and where a person has to end it.
         reason: in words.
+        release: seconds after the fault's end, without another occurrence, after which it ends; None: a person ends it.
     """
 
     type: FaultType
     since: float
     until: float
     reason: str
+    release: int | None = None
+
+    def ends(self, at: float, *, stands: bool) -> None:
+        """Begin the time of its release where its fault is over since `at`; one that stands, or was raised for its
+        duration and is not gone for long enough, takes it back.
+        """
+        if self.release is not None and stands:
+            self.until = NEVER
+        elif self.release is not None and self.until == NEVER:
+            self.until = max(at, self.since) + self.release
+
+    def comes_again(self, at: float, *, stands: bool) -> None:
+        """The fault has occurred at a time, which may be before events that came earlier."""
+        before, self.until = self.until, NEVER
+        self.ends(at, stands=stands)
+        if NEVER not in (before, self.until):
+            self.until = max(before, self.until)
+
+    def released_after(self, release: int | None) -> None:
+        """Change the time of its release. One that runs counts from its begin."""
+        if release is None or self.release is None:
+            self.until = NEVER
+        else:
+            self.until += release - self.release
+        self.release = release
 
 
 @dataclass(slots=True)

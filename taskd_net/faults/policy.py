@@ -259,9 +259,8 @@ class FaultPolicy:
         fault = self._stand(device, event, base, at) if stands else None
         fault_type, reason = base, rules.reason(event, base)
         raised = None if code in rules.duration else self._count(name, device, code, fault, at, now)
-        if code in device.raised and code not in rules.duration:
-            device.raised[code].until = NEVER
-            self._begin_windows(device, at)
+        if code in device.raised:
+            device.raised[code].comes_again(at, stands=code in device.faults)
         if raised is not None and raised[0] > base:
             fault_type, reason = raised
         decision = self._answers.occurred(name, device, code, fault_type, reason, now)
@@ -318,12 +317,15 @@ class FaultPolicy:
         times = "once" if rule.times == 1 else f"{rule.times} times"
         reason = f"it has occurred {times} within {rule.window} s"
         if rule.handling is _MANUAL or rule.release is not None:
-            if len(device.raised) >= editions.RAISED_PER_DEVICE and code not in device.raised:
+            held = device.raised.get(code)
+            if held is not None and (held.type > rule.handling or (held.type is _MANUAL and held.release is None)):
+                return rule.handling, reason  # a person is needed, by the rules before
+            if len(device.raised) >= editions.RAISED_PER_DEVICE and held is None:
                 other = device.least_raised()
                 if device.raised[other].type >= rule.handling:
                     return rule.handling, reason
                 del device.raised[other]
-            device.raised[code] = Raised(rule.handling, now, NEVER, reason)
+            device.raised[code] = Raised(rule.handling, now, NEVER, reason, rule.release)
         elif fault is not None:
             fault.frequent = rule.handling
         return rule.handling, reason
@@ -353,13 +355,7 @@ class FaultPolicy:
     def _begin_windows(self, device: Device, at: float) -> None:
         """Give each raised type an end, whose fault is over since a time; a fault that stands takes it back."""
         for code, raised in device.raised.items():
-            rule, fault = self.rules.frequency.get(code), device.faults.get(code)
-            if rule is None or rule.release is None:
-                continue
-            if fault is not None and (fault.lasting is not None if code in self.rules.duration else fault.stands):
-                raised.until = NEVER
-            elif raised.until == NEVER:
-                raised.until = at + rule.release
+            raised.ends(at, stands=code in device.faults)
 
     # ---- the passing of time, and other rules
 
@@ -422,19 +418,18 @@ class FaultPolicy:
         now: float,
         found: list[Decision],
     ) -> None:
-        """Bring a type that a frequency has raised under the rules in force."""
+        """Bring a type that a frequency has raised under the rules in force. A manual separation stays as it is."""
         rule = self.rules.frequency.get(code)
         if raised.type is _MANUAL or rule == before:
             return
         ended = raised.type
-        if rule is None or rule.release is None:
+        if rule is None or (rule.release is None and rule.handling is not _MANUAL):
             del device.raised[code]
             reason = "the changed rules do not raise it"
             found.append(self._answers.over(name, device, code, ended, reason, now, well=False))
             return
         raised.type = rule.handling
-        if before is not None and before.release is not None:
-            raised.until += rule.release - before.release
+        raised.released_after(rule.release)
         reason = f"by the changed rules it is {rule.handling.word}"
         if rule.handling > ended:
             found.append(self._answers.occurred(name, device, code, rule.handling, reason, now))

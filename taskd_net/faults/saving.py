@@ -20,7 +20,8 @@ def to_plain(device: Device) -> dict[str, object]:
     parts: dict[str, object] = {
         "faults": {code: _fault(fault) for code, fault in device.faults.items()},
         "raised": {
-            code: [each.type.word, each.since, _time(each.until), each.reason] for code, each in device.raised.items()
+            code: [each.type.word, each.since, _time(each.until), each.reason, each.release]
+            for code, each in device.raised.items()
         },
         "occurrences": {code: times.tolist() for code, times in device.occurrences.items()},
         "counted": device.counted,
@@ -96,9 +97,15 @@ def _device(value: Any, rules: FaultRules) -> Device:
             fault.lasting = None
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):
             device.faults[code] = fault
-    for code, (kind, since, until, reason) in value.get("raised", {}).items():
+    for text, (kind, since, until, reason, *release) in value.get("raised", {}).items():
+        code = fault_code(text)
         if len(device.raised) < editions.RAISED_PER_DEVICE:
-            device.raised[fault_code(code)] = Raised(TYPES[kind], _read_time(since), _read_time(until), str(reason))
+            rule = rules.frequency.get(code)
+            # Releases before wrote none, and had an end from the beginning where there is one.
+            after = release[0] if release else rule.release if rule is not None and until is not None else None
+            if after is not None and (isinstance(after, bool) or not isinstance(after, int)):
+                raise TypeError
+            device.raised[code] = Raised(TYPES[kind], _read_time(since), _read_time(until), str(reason), after)
     for text, times in value.get("occurrences", {}).items():
         code = fault_code(text)
         rule = rules.frequency.get(code)

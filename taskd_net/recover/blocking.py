@@ -188,6 +188,10 @@ class DLRecoverManager(Reporter):
         asyncio.run_coroutine_threadsafe(self._end(), loop).result()
         threads.uninterrupted(partial(shared.release, self._user))
 
+    def forked(self) -> None:
+        """Take note that this is a forked child: it has no loop, and each call says so."""
+        self._loop = None
+
     def _report(self, rpc: rpcs.Rpc[Any, recover_pb2.Status], request: Any) -> int:
         if (done := has_continued(request)) is not None:
             self._call(self._continued(done))
@@ -424,6 +428,7 @@ class DLRecoverManager(Reporter):
         if shared.runs_here():
             raise NodeError("a call from the background thread would wait for itself")
         if self._loop is None:
+            fork.protect(self)
             user = self._user
             self._loop = threads.uninterrupted(partial(shared.acquire, user), partial(shared.release, user))
         return self._loop

@@ -71,8 +71,9 @@ class MindIO(Controller):
         self._heard = lost
         self._process: _Process | None = None
         self._is_killed = False
-        # A stop, or a checkpoint before the end, was ordered; and when a fault without an order makes MindIO give up.
+        # A stop, or a checkpoint before the end, was ordered.
         self._in_round = False
+        # The moment in which MindIO gives up without an order, after a fault or a pause.
         self._gives_up_at = math.inf
         self.loss = ""
 
@@ -141,23 +142,25 @@ class MindIO(Controller):
         process = self._require()
         reason = "a second stop_train came within a round, after which MindIO gives up" if self._in_round else ""
         if time.monotonic() > self._gives_up_at:
-            reason = f"no order came within {GIVES_UP_S:g} s after a fault, so MindIO has given up"
+            reason = "no order came in time after a fault or a pause, so MindIO has given up"
         if reason:
             self.restart(process.reports)
             self.lose(reason)
             self._heard(False)
             self._require()
+        gives_up_at = self._gives_up_at
         self._ordered(in_round=True)  # before its report, which may end the round, can come
         try:
             process.call("stop_train", dict(ranks), "stop")
-        except Refused:
-            self._in_round = False
+        except Refused:  # no order to MindIO
+            self._in_round, self._gives_up_at = False, gives_up_at
             raise
 
     def pause_train(self, ranks: Ranks, timeout: int) -> None:
         """Pause the training."""
-        self._ordered()
-        self._require().call("stop_train", dict(ranks), "pause", timeout or _timeout())
+        seconds = timeout or _timeout()
+        self._require().call("stop_train", dict(ranks), "pause", seconds)
+        self._gives_up_at = time.monotonic() + seconds
 
     def on_global_rank(self, ranks: Ranks, timeout: int) -> None:
         """Give it the faulty ranks. It holds the training for the time that it gets, so that is the signal's alone."""
@@ -167,6 +170,7 @@ class MindIO(Controller):
     def change_strategy(self, strategy: str, params: str) -> None:
         """Have it carry out a strategy."""
         self._require().call("change_strategy", strategy, params)
+        self._gives_up_at = math.inf
 
     def save_and_exit(self) -> None:
         """Have it write a checkpoint, and end the training."""

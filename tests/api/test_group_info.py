@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
@@ -48,7 +50,7 @@ WORLD: Final = Group(list(range(8)), "0", "group_name_0")
 HCCL: Final = {
     WORLD: ("hccl", None),
     Group([1, 5], "1", "group_name_1", "tp"): ("hccl", None),
-    Group([4, 5], "2", "group_name_2"): ("HCCL", None),
+    Group([4, 5], "2", "group_name_2"): ("cpu:gloo,npu:hccl", None),
     Group([5, 6], "3"): ("hccl", None),
     Group([0, 1], "4", "group_name_4"): ("hccl", None),
     Group([5, 7], "5", title="dp"): ("gloo", None),
@@ -115,11 +117,17 @@ def test_second_call_replaces_the_file_and_what_is_in_its_way(distributed: Simpl
     folder.mkdir(parents=True)
     (tmp_path / "theirs").write_text("theirs")
     (folder / "parallel_group.json").symlink_to(tmp_path / "theirs")
-    os.mkfifo(folder / ".parallel_group.json.new")
+    os.mkfifo(folder / f".parallel_group.json.{os.getpid()}-{threading.get_ident()}")
     for _ in range(2):
         dump_group_info()
         assert len(dumped(tmp_path)) == 4
     assert (tmp_path / "theirs").read_text() == "theirs"
+
+
+def test_calls_at_the_same_time_leave_one_file(distributed: SimpleNamespace, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(20) as threads:
+        assert all(threads.map(lambda _: dump_group_info(), range(40)))
+    assert [path.name for path in (tmp_path / "J" / str(RANK)).iterdir()] == ["parallel_group.json"]
 
 
 @pytest.mark.parametrize("job", ["", ".", "..", "a/b", "/"])

@@ -364,9 +364,10 @@ def test_permissions_of_a_folder(mode: int, valid: bool, tmp_path: Path) -> None
         ("/a", "/a/b", (False, "/a")),
         (None, "/a", (False, None)),
         ("/a", None, (False, "/a")),
+        (5, "/a", (False, 5)),
     ],
 )
-def test_text_without_its_beginning(text: str | None, prefix: str | None, result: tuple[bool, str | None]) -> None:
+def test_text_without_its_beginning(text: Any, prefix: Any, result: tuple[bool, Any]) -> None:
     assert DirectoryValidator.remove_prefix(text, prefix) == result
 
 
@@ -394,6 +395,23 @@ def test_file_has_to_be_one(tmp_path: Path) -> None:
     assert not FileValidator(str(tmp_path / "none")).is_valid()
     os.mkfifo(tmp_path / "fifo")
     assert not FileValidator(str(tmp_path / "fifo")).check_file_size().is_valid()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: DirectoryValidator(path).check_directory_permissions("755"),
+        lambda path: DirectoryValidator(path).check_directory_permissions(None),
+        lambda path: DirectoryValidator(path).with_blacklist([None, 5]),
+        lambda path: DirectoryValidator(path).with_blacklist(5),
+        lambda path: DirectoryValidator(path).should_not_contains_sensitive_words([None]),
+        lambda path: DirectoryValidator(path).should_not_contains_sensitive_words(5),
+        lambda _: MapValidator({}, 5),
+    ],
+)
+def test_odd_arguments_of_a_check_fail_it(make: Callable[[str], Validator[Any]], tmp_path: Path) -> None:
+    validator = make(str(tmp_path))
+    assert validator.is_valid() is False and validator.msg
 
 
 # ---- any value

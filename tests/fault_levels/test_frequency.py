@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net.codes import ConfigError
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import Action, FaultType, Mode
 from taskd_net.faults.rules import FaultRules
@@ -279,15 +280,16 @@ def test_a_code_with_a_duration_is_gone_after_that() -> None:
     scene.send(L1, at=40.0)  # within RecoverTimeout: it has not been gone
     scene.send(L1, "recovered", at=100.0)
     assert [each.fault_type.word for each in scene.at(229.0)] == ["PreSeparateNPU"] and scene.out() != {}
-    scene.send(L1, at=229.0)
-    scene.send(L1, "recovered", at=229.5)  # too short to count
-    assert len(scene.at(231.0)) == 1 and scene.out() == {}
+    scene.send(L1, at=229.0)  # too short to be raised, but it stands
+    assert scene.at(235.0) == [] and scene.out() != {}
+    scene.send(L1, "recovered", at=235.0)
+    assert scene.at(334.9) == [] and len(scene.at(335.0)) == 1 and scene.out() == {}
 
 
 def test_saved_windows_are_those_of_the_faults_that_stand() -> None:
     scene = standing()
     saved: Any = json.loads(json.dumps(scene.policy.saved()))
-    saved["npu-0"]["raised"][L1][2] = 103.0  # as releases before wrote it
+    saved["npu-0"]["raised"][L1][2:] = [103.0, "it has occurred"]  # as releases before wrote it
     again = Scene(scene.policy.rules)
     again.policy.load(saved)
     assert again.at(1_000.0) == [] and again.out() == {"npu-0": ISOLATE.value}
@@ -348,10 +350,66 @@ def test_a_raised_device_of_files_that_are_gone_comes_under_those_that_come() ->
     again = Scene(read(CODES, None, Edition.CURRENT)[0])
     again.policy.load(scene.policy.saved())
     assert again.policy.change(rules(Edition.CURRENT, ReleaseTimeWindow=60), 5.0) == []
-    assert again.at(103.9) == [] and len(again.at(104.0)) == 1, "when it was to end"
+    assert again.at(63.9) == [] and len(again.at(64.0)) == 1
 
 
 def test_a_code_of_the_network_says_so() -> None:
     (decision,) = Scene(read(CODES, None, Edition.CURRENT)[0]).send(LINK, at=1.0)
     assert decision.reason == "the code is in no list, and one of the network"
     assert actions([decision]) == [Action.NO_NEW_JOB]
+
+
+MANUAL = {"FaultHandling": "ManuallySeparateNPU", "ReleaseTimeWindow": 0}
+
+
+@pytest.mark.parametrize("more", [{"FaultHandling": "PreSeparateNPU"}, {"FaultHandling": "ManuallySeparateNPU"}, None])
+def test_no_changed_file_releases_a_manually_separated_device(more: dict[str, object] | None) -> None:
+    scene = Scene(rules(Edition.CURRENT, **MANUAL))
+    once(scene, 1, 2, 3)
+    scene.policy.change(read(CODES, None, Edition.CURRENT)[0], 4.0)
+    if more is not None:
+        scene.policy.change(rules(Edition.CURRENT, **{"ReleaseTimeWindow": 60, **more}), 5.0)
+    once(scene, 6, 7, 8)
+    again = Scene(scene.policy.rules)
+    again.policy.load(json.loads(json.dumps(scene.policy.saved())))
+    for each in (scene, again):
+        assert each.at(10**9) == [] and each.policy.manually_separated() == ["npu-0"]
+
+
+def test_a_stricter_rule_keeps_the_device_out_until_a_person_releases_it() -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=4.0)
+    (decision,) = scene.policy.change(rules(Edition.CURRENT, **MANUAL), 5.0)
+    assert decision.fault_type is FaultType.MANUALLY_SEPARATE_NPU and not decision.cleared
+    assert scene.at(10**9) == [] and scene.policy.manually_separated() == ["npu-0"]
+
+
+def test_files_of_the_other_edition_do_not_raise_it() -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=4.0)
+    (over,) = scene.policy.change(rules(), 5.0)
+    assert over.cleared and scene.out() == {}
+
+
+@pytest.mark.parametrize("kind", ["once", "occurred"])
+def test_an_event_that_comes_late_does_not_shorten_the_window(kind: str) -> None:
+    scene = standing()
+    scene.send(L1, "recovered", at=100.0)
+    scene.send(L1, kind, at=20.0, now=120.0)
+    assert scene.at(199.9) == [] and len(scene.at(200.0)) == 1
+
+
+def test_a_recovery_that_comes_late_does_not_shorten_the_window() -> None:
+    scene = Scene(rules(Edition.CURRENT, Times=2, ReleaseTimeWindow=60, TimeWindow=600))
+    scene.send(L1, at=1.0)
+    scene.send(L1, "once", at=100.0)
+    scene.send(L1, "recovered", at=50.0, now=150.0)
+    assert scene.at(159.9) == [] and len(scene.at(160.0)) == 1
+
+
+@pytest.mark.parametrize("release", [True, 1.5, "60"])
+def test_a_saved_release_of_another_form_is_refused(release: object) -> None:
+    saved: Any = json.loads(json.dumps(standing().policy.saved()))
+    saved["npu-0"]["raised"][L1][4] = release
+    with pytest.raises(ConfigError, match="the saved state of device"):
+        Scene(rules(Edition.CURRENT, ReleaseTimeWindow=100)).policy.load(saved)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,7 +13,7 @@ from taskd_net.recover.launcher import init_grpc_client
 from taskd_net.recover.place import CLUSTERD_VARIABLES, clusterd_of_environment
 from taskd_net.wire import recover_pb2 as wire
 from tests.mindspore.test_plugin import soon
-from tests.peers.clusterd import ClusterD
+from tests.peers.clusterd import ClusterD, free_port
 
 pytestmark = pytest.mark.oldest
 
@@ -53,6 +56,40 @@ def test_variables_that_are_missing_are_named(
     monkeypatch.setenv("MINDX_TASK_ID", "J")
     init_grpc_client()
     assert "MINDX_SERVER_IP is not set; expected the host of ClusterD" in caplog.text
+
+
+FORKS = """
+import os, sys, warnings
+from taskd_net import NodeForked
+from taskd_net.recover import report_process_fault
+from taskd_net.recover.launcher import init_grpc_client
+
+warnings.simplefilter("ignore")
+if sys.argv[1] == "client":
+    init_grpc_client()
+else:
+    try:
+        report_process_fault({0: 0})
+    except Exception:
+        pass
+child = os.fork()
+if child == 0:
+    init_grpc_client()
+    try:
+        report_process_fault({0: 0})
+    except NodeForked:
+        sys.exit(7)
+    sys.exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("first", ["client", "report"])
+def test_forked_child_has_no_client_and_ends(first: str) -> None:
+    variables = {"MINDX_TASK_ID": "J", "TASKD_NET_CLUSTERD_ADDR": f"127.0.0.1:{free_port()}"}
+    command = [sys.executable, "-c", FORKS, first]
+    found = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout == "7\n"
 
 
 @pytest.mark.parametrize(

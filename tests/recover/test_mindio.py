@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -166,17 +167,40 @@ def test_a_second_stop_within_a_round_is_refused_and_restarts_the_controller(
     stopped(controller, heard)
 
 
+@pytest.mark.parametrize("refused", [False, True])
 def test_a_stop_after_mindio_has_given_up_is_refused_and_restarts_the_controller(
-    controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
+    refused: bool, controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mindio, "GIVES_UP_S", 60 / double.SPEED)
     job.kill(3)
     eventually(lambda: heard.given == [("fault_ranks", {3: 1})])
+    if refused:  # what MindIO has refused is no order to it
+        for order in (controller.stop_train, controller.pause_train):
+            with pytest.raises(Refused, match="MindIO has refused stop_train"):
+                order({7_000: 0}, 0)
     eventually(lambda: job.states[:3] == ["ended"] * 3)
     eventually(lambda: time.monotonic() > controller._gives_up_at)
-    with pytest.raises(Refused, match=r"no order came within 1\.2 s after a fault, so MindIO has given up"):
+    with pytest.raises(Refused, match="no order came in time after a fault or a pause"):
         controller.stop_train({3: 1}, 0)
     assert job.names.count("start_controller") == 2
+
+
+def test_a_stop_after_a_pause_that_ran_out_is_refused(
+    controller: MindIO, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.pause_train({}, 30)
+    paused_until = controller._gives_up_at
+    assert 0.0 < paused_until - time.monotonic() <= 30.0
+    monkeypatch.setattr(controller, "_gives_up_at", time.monotonic() - 1.0)
+    with pytest.raises(Refused, match="no order came in time after a fault or a pause"):
+        controller.stop_train({3: 1}, 0)
+
+
+def test_a_pause_that_goes_on_does_not_run_out(controller: MindIO, heard: Heard) -> None:
+    controller.pause_train({}, 30)
+    eventually(lambda: any(name == "stop_complete" for name, *_ in heard.given))
+    controller.change_strategy("continue", "")
+    assert controller._gives_up_at == math.inf
 
 
 def test_a_stop_after_a_checkpoint_is_refused(controller: MindIO, job: double.Job) -> None:
