@@ -189,11 +189,17 @@ class MapValidator(Validator[T]):
         super().__init__(value)
         self.inclusive_keys = inclusive_keys
         self._expect(lambda mapping: isinstance(mapping, Mapping), "a mapping")
-        if inclusive_keys is not None and not isinstance(inclusive_keys, Collection):
-            self._expect(lambda _: False, f"keys as a list, but they are {shown(inclusive_keys)}")
+        keys: object = inclusive_keys
+        if keys is not None and not isinstance(keys, Collection):
+            self._expect(lambda _: False, f"keys as a list, but they are {shown(keys)}")
             return
-        for key in inclusive_keys or ():
+        for key in keys or ():
             self._expect(partial(_has, key), f"a mapping with the key {shown(key)}")
+
+
+def _octal(mode: object) -> str:
+    """Permissions for people."""
+    return f"{mode:o}" if isinstance(mode, int) else shown(mode)
 
 
 def _listed(values: object) -> str:
@@ -335,7 +341,10 @@ class DirectoryValidator(_PathValidator[T]):
         Returns:
             True and the rest; False and the text as it is, where it does not begin so, or one of both is None.
         """
-        if not isinstance(string, str) or not isinstance(prefix, str) or not string.startswith(prefix):
+        texts: tuple[object, object] = string, prefix
+        if not all(isinstance(each, str) for each in texts) or string is None or prefix is None:
+            return False, string
+        if not string.startswith(prefix):
             return False, string
         return True, string.removeprefix(prefix)
 
@@ -360,7 +369,7 @@ class DirectoryValidator(_PathValidator[T]):
         """
         return self._expect(
             lambda path: stat.S_IMODE(Path(path).stat().st_mode) & 0o777 == target_mode,
-            f"a path with the permissions {oct(target_mode) if isinstance(target_mode, int) else shown(target_mode)}",
+            f"a path with the permissions {_octal(target_mode)}",
         )
 
     def check_dir_file_number(self, max_number: int = job_limits.VALID_FILES) -> Self:
