@@ -25,6 +25,7 @@ ALLOWED = {
     "observe/service.py": {"time_ns"},  # the node's time, as an answer
     "observe/identify.py": {"time_ns"},  # the request for it
     "etcd/leader.py": {"time"},  # the begin of a term, for readers
+    "cli/rendering.py": {"fromtimestamp"},  # the time in a log line
     "cli/job_lines.py": {"localtime"},  # the time of a decision, for readers
     "cli/faults/mesh.py": {"time"},  # the time of a fault that a person reports now
     "cli/faults/simulate.py": {"fromtimestamp"},  # the time of a decision, for readers

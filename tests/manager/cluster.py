@@ -11,6 +11,7 @@ from uuid import uuid4
 from taskd_net import Ack, Message, Node, NodeConfig, Retry
 from taskd_net.body import Body
 from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.vocabulary import AFTER, RESTART_ALL, RESTART_RANKS
 
 SOON = 10.0
 
@@ -21,6 +22,8 @@ class Leaf:
     def __init__(self, node: Node, restarts: str = "3") -> None:
         self.node = node
         self.restarts = restarts
+        self.after = ""
+        """The uuid of the last 208 or 209 that it has taken."""
 
     async def report(self, msg_type: str, code: int, message: str = "", **extension: str) -> Ack:
         """Send a report until the Mgr has it."""
@@ -36,7 +39,8 @@ class Leaf:
 
     async def fault(self, *ranks: int) -> Ack:
         """Report failed ranks."""
-        return await self.report("STATUS", 202, json.dumps({"fault_ranks": list(ranks), "restart_times": -1}))
+        message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
+        return await self.report("STATUS", 202, message, **({AFTER: self.after} if self.after else {}))
 
     async def command(self) -> Body:
         """The next command."""
@@ -46,7 +50,10 @@ class Leaf:
         """The next command, with its message."""
         async with asyncio.timeout(SOON):
             message = await self.node.receive()
-        return message, Body.parse(message.body)
+        body = Body.parse(message.body)
+        if body.code in (RESTART_ALL, RESTART_RANKS):
+            self.after = message.uuid
+        return message, body
 
 
 @asynccontextmanager

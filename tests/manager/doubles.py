@@ -18,7 +18,7 @@ from taskd_net.jobs.events import Event, FaultFiles
 from taskd_net.jobs.traffic import Call, Reply, Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.keeping import Keeping
-from taskd_net.vocabulary import INCARNATION, MEANT_FOR
+from taskd_net.vocabulary import AFTER, INCARNATION, MEANT_FOR, RESTART_ALL, RESTART_RANKS
 from tests.jobs.scene import words
 from tests.polling import until
 
@@ -84,8 +84,9 @@ class DiskStore:
 class MeshNode:
     """Stands for the Mgr's node. Receivers take a message at once, unless they are `away`; then no answer comes."""
 
-    def __init__(self, lines: Lines, away: set[str]) -> None:
+    def __init__(self, lines: Lines, away: set[str], restarts: dict[str, str]) -> None:
         self.position = Position.mgr()
+        self._restarts = restarts
         self.config = NodeConfig.mgr(listen="127.0.0.1:0")
         self.address = None
         self.job_view: object = None
@@ -120,6 +121,8 @@ class MeshNode:
                 await asyncio.Event().wait()
             finally:
                 self.waiting -= 1
+        if Body.parse(body).code in (RESTART_ALL, RESTART_RANKS):
+            self._restarts[to] = uuid
         return Ack(uuid, Code.OK, Position.parse(to))
 
 
@@ -150,6 +153,8 @@ class Shell:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, config: ManagerConfig) -> None:
         self.lines: list[str] = []
         self.away: set[str] = set()
+        self.restarts: dict[str, str] = {}
+        """The uuid of the last 208 or 209 that each Agent's process has taken."""
         self.disk = Disk()
         self.signals: asyncio.Queue[Event] = asyncio.Queue()
         self.resets: asyncio.Queue[bool] = asyncio.Queue()
@@ -169,7 +174,7 @@ class Shell:
         """A process of the Manager begins."""
         self._heard = heard = Lines(self.lines)
         self.disk.process += 1
-        self.node = MeshNode(heard, self.away)
+        self.node = MeshNode(heard, self.away, self.restarts)
 
         def controller(call: Call) -> None:
             heard.add(f"controller {call.name} {call.text}".rstrip())
@@ -212,10 +217,12 @@ class Shell:
     def fault(self, rank: int, *ranks: int) -> None:
         """An Agent reports failed ranks."""
         message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
-        self.report(f"Agent/{rank}", "STATUS", 202, message)
+        after = self.restarts.get(f"Agent/{rank}")
+        self.report(f"Agent/{rank}", "STATUS", 202, message, **({AFTER: after} if after else {}))
 
     def begin(self, rank: int, process: str) -> None:
-        """An Agent of this package registers, and asks for the go."""
+        """A new process of an Agent of this package registers, and asks for the go."""
+        self.restarts.pop(f"Agent/{rank}", None)
         self.report(f"Agent/{rank}", "REGISTER", 0, Incarnation=process)
         self.report(f"Agent/{rank}", "STATUS", 201, "3")
 

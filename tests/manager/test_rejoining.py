@@ -158,9 +158,10 @@ async def test_a_rank_that_dies_a_third_time_fails_the_strategy_at_once(clusterd
     """The Manager waited for two minutes, though it had the Agent's report."""
     async with training(clusterd) as job:
         await restarting(job)
-        for _ in range(2):
-            await job.agent1.fault(1)
-            await until(lambda: not job.manager.job.state.dirty and not job.manager.job.state.outbox.sending)
+        await job.agent1.fault(1)
+        assert (await job.agent1.command()).code == 209
+        await until(lambda: not job.manager.job.state.dirty and not job.manager.job.state.outbox.sending)
+        await job.agent1.fault(1)
         ended = await job.reported(rpcs.RECOVER_STATUS)
         assert (ended.status.code, "failed again" in ended.status.info) == (499, True)
 
