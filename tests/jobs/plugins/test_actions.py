@@ -46,10 +46,10 @@ def test_a_fault_older_than_the_restart_on_its_way_asks_for_no_other() -> None:
     assert restart(scene, "a", 3, change=True) == []
 
 
-def exits(scene: Scene, uuid: str, kind: str) -> list[str]:
-    """ClusterD says that node 1 is to end. Returns the Agents that get 203."""
+def exits(scene: Scene, uuid: str, kind: str, nodes: tuple[int, ...] = (1,)) -> list[str]:
+    """ClusterD says that nodes are to end. Returns the Agents that get 203."""
     strategy = "recover" if kind == "changeStrategy" else ""
-    scene.take(Signal(uuid, kind, ("fault_nodes_exit",), {3: 1}, strategy, 0, (1,)))
+    scene.take(Signal(uuid, kind, ("fault_nodes_exit",), {3: 1}, strategy, 0, nodes))
     return [command.to for outcome in scene.settle() for command in outcome.commands if command.code == 203]
 
 
@@ -62,6 +62,14 @@ def test_a_round_ends_no_node_that_has_come_back() -> None:
     assert exits(scene, "b", "globalFault") == ["Agent/1"], "the next fault"
     scene.register(1)
     assert exits(scene, "b", "changeStrategy") == [], "it has come back"
+
+
+def test_a_round_ends_a_further_node_beside_one_that_has_come_back() -> None:
+    scene = started(0, 1, 2, config=CLUSTERD)
+    assert exits(scene, "a", "globalFault") == ["Agent/1"]
+    scene.register(1)
+    scene.settle()
+    assert exits(scene, "a", "changeStrategy", (1, 2)) == ["Agent/2"]
 
 
 def test_a_round_ends_a_node_again_that_has_failed_again() -> None:
