@@ -8,7 +8,7 @@ MINUTES ?= 10
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 uvloop==0.18.0 \
-  click==8.1.0 rich==13.0.0 structlog==23.1.0 prometheus-client==0.20.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
+  click==8.1.0 rich==13.0.0 structlog==25.1.0 prometheus-client==0.20.0 opentelemetry-api==1.20.0 opentelemetry-sdk==1.20.0 \
   grpcio-channelz==1.62.2 grpcio-health-checking==1.62.2 grpcio-reflection==1.62.2 \
   cryptography==42.0.0 watchfiles==0.21.0 starlette==0.40.0 uvicorn==0.30.0
 # For the data loader's forked workers.

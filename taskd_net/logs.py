@@ -95,7 +95,7 @@ def start(
 
     Source: docs/contract.md, section 7.
     """
-    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout, rendering or PLAIN)
+    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout, rendering)
     with _changing:
         _remove()
         _add(handlers)
@@ -357,13 +357,13 @@ def _destinations(
     """The handlers of a logger; arguments are those of `start`."""
     to_file = _level(file_level, "file_level", FILE_LEVEL)
     to_std = _level(std_level, "std_level", STD_LEVEL)
-    wants_std = _switch() if stdout is None else stdout
+    wants_std, forms = _switch() if stdout is None else stdout, rendering or PLAIN
     folder, setting = (os.environ.get(PATH) or DEFAULT_PATH, PATH) if path is None else (path, "path")
     handlers: list[logging.Handler] = []
     if file_name is not None:
-        handlers.append(_file(folder, setting, file_name, to_file, rendering or PLAIN))
+        handlers.append(_file(folder, setting, file_name, to_file, forms))
     if wants_std:
-        handlers.append(_Console(logger, to_std, rendering or PLAIN))
+        handlers.append(_Console(logger, to_std, forms))
     return handlers
 
 

@@ -59,9 +59,12 @@ def _write() -> Path:
         raise ConfigError(f"{folder} is a symbolic link; expected a folder")
     path, new = folder / FILE, folder / f".{FILE}.{os.getpid()}-{threading.get_ident()}"
     new.unlink(missing_ok=True)
-    with new.open("x", encoding="utf-8") as file:
-        json.dump(groups, file, ensure_ascii=False, indent=4)
-    new.replace(path)
+    try:
+        with new.open("x", encoding="utf-8") as file:
+            json.dump(groups, file, ensure_ascii=False, indent=4)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
     return path
 
 

@@ -1,4 +1,4 @@
-"""The address of ClusterD, as the platform's variables say it."""
+"""The address of ClusterD, as the platform's variables say it. The settings of a Manager read it, without gRPC."""
 
 from __future__ import annotations
 

@@ -144,6 +144,12 @@ def test_job_that_is_no_name_of_a_folder(
     assert not list(tmp_path.iterdir())
 
 
+def test_groups_that_json_cannot_have_leave_no_file(distributed: SimpleNamespace, tmp_path: Path) -> None:
+    distributed.get_group_rank = lambda *_: object()
+    assert dump_group_info() is False
+    assert not list((tmp_path / "J" / str(RANK)).iterdir())
+
+
 def test_folder_that_is_a_link_is_left_alone(
     distributed: SimpleNamespace, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
