@@ -10,6 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+DECISIONS_SHOWN: Final = 50
+"""Last decisions of a job that its Manager keeps and shows: more than any fault and its recovery take."""
+
+MESSAGES_SHOWN: Final = 16
+"""Commands of one decision that are shown one by one; the others are counted."""
+
+SHOWN_CHARS: Final = 200
+"""Characters of a command's message, and of a decision's cause, that are shown."""
+
+AGENTS_SHOWN: Final = 1_000
+"""Agents of a job that are shown one by one, those in trouble first: some 5 ms for the Manager, once in 100 ms."""
+
+DEVICES_SHOWN: Final = 256
+"""Devices of a job that are shown one by one: those of 16 nodes, all with a fault."""
+
+RANKS_SHOWN: Final = 64
+"""Failed ranks of one Agent that are shown: four times those of a node."""
+
 ETCD_SCHEME: Final = "etcd://"
 """Beginning of the place of a state that is not a file, but a prefix in etcd."""
 
@@ -43,11 +61,11 @@ class AgentView:
         registered: it has sent REGISTER.
         asking: it waits for the decision on its start.
         fault: it has reported a fault that no command has answered.
-        fault_ranks: the first failed ranks of that report, `job_limits.RANKS_SHOWN` at most; empty if it names none.
+        fault_ranks: the first failed ranks of that report, `RANKS_SHOWN` at most; empty if it names none.
         fault_at: time of its arrival.
         exited: it was sent 203, and no other process has registered since.
         heartbeat: time of its last KEEP_ALIVE.
-        silent_since: time since which it has reported nothing, if that is `job_limits.AGENT_SILENT_S` ago; else 0.
+        silent_since: time since which it has reported nothing, if that is `jobs.records.AGENT_SILENT_S` ago; else 0.
         commands: codes of the commands on their way to it.
         worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
     """
@@ -103,7 +121,7 @@ class MessageView:
     Args:
         to: the destination, such as `Agent/3`.
         code: number of the command.
-        message: its message, cut to `job_limits.SHOWN_CHARS` characters.
+        message: its message, cut to `SHOWN_CHARS` characters.
         uuid: one for all resends.
         answer: code of the last answer; None before the first one. With 0 the destination has it.
         lost: nobody has taken it, and it is given up or was superseded.
@@ -126,7 +144,7 @@ class DecisionView:
         at: time, in seconds since the epoch.
         plugin: its name; empty for the Manager's own answers to Agents that ask to start.
         cause: the last event before it, in words.
-        messages: its first commands, `job_limits.MESSAGES_SHOWN` at most.
+        messages: its first commands, `MESSAGES_SHOWN` at most.
         sent, acknowledged, lost: numbers of all of its commands, however many are shown.
         calls: its first calls of the training framework's controller, and answers to ClusterD, in words.
         restarts: the count of restarts that the job has left, where the decision begins a round; else None.
@@ -237,7 +255,7 @@ class JobCounters:
 
     Args:
         reports: messages of Agents and Workers that were taken in, heartbeats included.
-        refused: reports of strangers, and of nodes beyond `job_limits.JOB_NODES`.
+        refused: reports of strangers, and of nodes beyond `jobs.records.JOB_NODES`.
         signals: requests and signals of ClusterD.
         ticks: looks at what has changed.
         decisions: number of decisions, by plugin; the Manager's own have the name `Manager`.
@@ -285,19 +303,19 @@ class JobView:
         paused: ClusterD holds Agents back from starting.
         retry_time: of reset.json; None without that file.
         streams: by name.
-        agents: by rank, `job_limits.AGENTS_SHOWN` at most: those in trouble, then silent ones, before others.
+        agents: by rank, `AGENTS_SHOWN` at most: those in trouble, then silent ones, before others.
         agents_known, agents_in_trouble: number of all, and of those that have a fault or have exited.
         agents_silent: number of those that are silent, and not in trouble.
         workers: number of Workers that have registered.
         profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
-        decisions: the last ones, oldest first, `job_limits.DECISIONS_KEPT` at most.
+        decisions: the last ones, oldest first, `DECISIONS_SHOWN` at most.
         counters: since this process began.
         state_file: path of the state file, or place of the state in etcd; empty without one.
         plugins_off: users' plugins that are off until the Manager restarts.
         clusterd: the client of ClusterD.
         fault_mode: the mode in which faults of devices are answered; `reports` where they are only shown, as ClusterD
             answers them; empty without rules.
-        devices: those with a fault, or isolated, by name: `job_limits.DEVICES_SHOWN` at most.
+        devices: those with a fault, or isolated, by name: `DEVICES_SHOWN` at most.
         devices_known, devices_isolated: number of all of them, and of those that take no job.
         leader: of a job with its state in etcd.
         unprotected: number of nodes whose training processes have lost MindIO's controller, until they are started

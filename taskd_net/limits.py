@@ -440,3 +440,15 @@ STRANGERS_LOOK_S: Final = 1.0
 STRANGERS_HEARD_S: Final = 10.0
 """Seconds after which whoever has begun TLS and has not registered is a stranger: as long as a registration may take
 that a parent holds back, and more."""
+
+HANDLER_GRACE_S: Final = 2.0
+"""Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
+
+SWITCH_NIC_S: Final = 7200.0
+"""Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
+
+STRESS_TEST_S: Final = 900.0
+"""Seconds for a stress test, as with TaskD's Manager: one operation takes 300 to 600."""
+
+KILLED_S: Final = 2.0
+"""Seconds from SIGKILL to the end of a process. One that a driver holds does not end, and is left."""

@@ -11,13 +11,23 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import job_limits, threads
+from taskd_net import limits, threads
 from taskd_net.bounded_file import read_file
 from taskd_net.codes import ArgumentError
 from taskd_net.logger import get_logger
 from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.untrusted import json_value, shown
 from taskd_net.waiting import End
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the profiling switch, as TaskD's, and for reading it at most."""
+
+REST_S: Final = 2.0
+"""Seconds since the last change of the profiling switch after which it is read no more until its status changes: the
+clock of a file system has ticks of 10 ms at most, and the clocks of two machines differ."""
+
+SWITCH_BYTES: Final = 65_536
+"""Bytes of the profiling switch at most; it has five short entries."""
 
 PATH: Final = "TASKD_NET_PROFILING_SWITCH"
 MOUNTED: Final = "/user/cluster-info/datatrace-config/profilingSwitch"
@@ -74,8 +84,8 @@ class SwitchFile:
             mark = status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
             if mark == self._mark:
                 return None
-            self._mark = mark if time.time() - status.st_ctime > job_limits.PROFILING_SWITCH_REST_S else None
-            content = read_file(self.path, job_limits.PROFILING_SWITCH_BYTES, job_limits.PROFILING_SWITCH_S)
+            self._mark = mark if time.time() - status.st_ctime > REST_S else None
+            content = read_file(self.path, SWITCH_BYTES, LOOK_S)
             switch = read_switch(content.data.decode())
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -122,11 +132,11 @@ class SwitchWatch:
         """Stop looking, and wait for the end of the thread, for a bounded time."""
         self.end()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(job_limits.HANDLER_GRACE_S)
+            self._thread.join(limits.HANDLER_GRACE_S)
 
     def _run(self) -> None:
         while not self._ended.is_set():
             switch = self._file.look()
             if switch is not None and not self._ended.is_set():
                 self._take(switch)
-            self._ended.wait(job_limits.PROFILING_SWITCH_S)
+            self._ended.wait(LOOK_S)

@@ -10,11 +10,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import job_limits, profiling_switch
+from taskd_net import profiling_switch
 from taskd_net.bounded_file import Content, read_file
 from taskd_net.codes import ArgumentError
 from taskd_net.jobs.events import ProfilingSwitch
-from taskd_net.profiling_switch import SwitchFile, SwitchWatch, read_switch
+from taskd_net.profiling_switch import REST_S, SWITCH_BYTES, SwitchFile, SwitchWatch, read_switch
 
 pytestmark = pytest.mark.oldest
 
@@ -62,7 +62,7 @@ def test_changes_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert [file.look(), file.look()] == [ON, None]
     path.write_text('{"FP": "on"}')
     assert file.look() is None
-    for content in (b"no JSON", b"\xff", b" " * (job_limits.PROFILING_SWITCH_BYTES + 1)):
+    for content in (b"no JSON", b"\xff", b" " * (SWITCH_BYTES + 1)):
         path.write_bytes(content)
         assert [file.look(), file.look()] == [None, None]
     path.unlink()
@@ -76,7 +76,7 @@ def test_changes_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 
 
 def test_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, later = tmp_path / "switch", time.time() + job_limits.PROFILING_SWITCH_REST_S + 1.0
+    path, later = tmp_path / "switch", time.time() + REST_S + 1.0
     reads: list[str | Path] = []
 
     def counted(path: str | Path, most: int, seconds: float) -> Content:
@@ -95,7 +95,7 @@ def test_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_fifo_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "PROFILING_SWITCH_S", 0.05)
+    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.05)
     os.mkfifo(tmp_path / "switch")
     writer = os.open(tmp_path / "switch", os.O_RDWR)
     try:
@@ -112,7 +112,7 @@ def test_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "PROFILING_SWITCH_S", 0.01)
+    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.01)
     path, taken = tmp_path / "switch", SimpleQueue[ProfilingSwitch]()
     watch = SwitchWatch(taken.put, str(path))
     watch.start()

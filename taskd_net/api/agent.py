@@ -20,8 +20,8 @@ from queue import SimpleQueue
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import job_limits, vocabulary
-from taskd_net.api import agent_settings, arguments, plans
+from taskd_net import vocabulary
+from taskd_net.api import agent_settings, arguments, plans, reporting
 from taskd_net.api.agent_events import (
     Commanded,
     Done,
@@ -54,6 +54,18 @@ from taskd_net.node import Node
 from taskd_net.reading import Reading
 from taskd_net.waiting import taken
 from taskd_net.wire.codec import Message
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
+
+JOIN_S: Final = 180.0
+"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1."""
+
+GO_S: Final = 900.0
+"""Seconds that an Agent waits for the go after it has joined, as TaskD's mean to. Then it leaves with 1."""
+
+LEAVE_S: Final = 3.0
+"""Seconds that an Agent that leaves waits for the Mgr to take its last report: three attempts, as TaskD's make."""
 
 MTYPE: Final = "DEFAULT"
 RANK_VARIABLE: Final = {"PyTorch": "RANK", "MindSpore": "MS_NODE_RANK"}
@@ -158,10 +170,10 @@ class Agent:
         self._ends = Ends(lambda: self._feed(Ended()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         times = Times(
-            join=job_limits.AGENT_JOIN_S,
-            go=job_limits.AGENT_GO_S,
-            repeat=job_limits.REGISTER_EVERY_S,
-            grace=job_limits.GRACE_EXIT_S,
+            join=JOIN_S,
+            go=GO_S,
+            repeat=reporting.REGISTER_EVERY_S,
+            grace=agent_settings.GRACE_EXIT_S,
             fault=self._fault_timeout,
         )
         remaining = self.workers.remaining
@@ -174,7 +186,7 @@ class Agent:
                 work = [tasks.create_task(part) for part in parts]
                 outcome = await self._over
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(job_limits.AGENT_LEAVE_S):
+                    async with asyncio.timeout(LEAVE_S):
                         await self._outbox.empty()
                 for task in work:
                     task.cancel()
@@ -217,7 +229,7 @@ class Agent:
 
     async def _tick(self, node: Node) -> None:
         while True:
-            await asyncio.sleep(job_limits.AGENT_LOOK_S)
+            await asyncio.sleep(LOOK_S)
             self._look_at_joins(node)
             self._feed(Tick())
 

@@ -7,13 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from taskd_net import job_limits
 from taskd_net.api import arguments
 from taskd_net.api.member import log
 from taskd_net.api.plans import MindSporePlans
 from taskd_net.codes import ArgumentError, ConfigError
 from taskd_net.faults.events import device_name
 from taskd_net.untrusted import natural, shown
+
+FAULT_TIMEOUT_S: Final = (300, 600)
+"""Least and greatest seconds of `TASKD_REPORT_FAULT_TIMEOUT`; outside it is off, as in TaskD's Agents."""
+
+RESTART_PAUSE_S: Final = 60.0
+"""Seconds between the end of all MindSpore workers and their start on a node with NPUs, as TaskD's Agents wait: the
+devices are freed meanwhile."""
+
+RESTART_RANKS_PAUSE_S: Final = 15.0
+"""The same where only some ranks are started again, at most."""
+
+FINISH_PAUSE_S: Final = 10.0
+"""Seconds between the end of a node's last MindSpore worker and the Agent's, as TaskD's Agents wait."""
+
+GRACE_EXIT_S: Final = 600.0
+"""Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
 
 FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
 RESTART_PAUSE: Final = "TASKD_NET_RESTART_PAUSE"
@@ -28,7 +43,7 @@ def fault_timeout() -> float | None:
     text = os.environ.get(FAULT_TIMEOUT)
     if not text:
         return None
-    least, most = job_limits.FAULT_TIMEOUT_S
+    least, most = FAULT_TIMEOUT_S
     seconds = natural(text.strip(), most)
     if seconds is None or seconds < least:
         log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
@@ -43,7 +58,7 @@ def restart_pause() -> float:
         ConfigError: `TASKD_NET_RESTART_PAUSE` is no number of seconds.
     """
     has_npu = any(DEVICES.glob("davinci[0-9]*"))
-    return arguments.seconds_of_environment(RESTART_PAUSE, job_limits.RESTART_PAUSE_S if has_npu else 0.0)
+    return arguments.seconds_of_environment(RESTART_PAUSE, RESTART_PAUSE_S if has_npu else 0.0)
 
 
 def msrun_takes_plugin() -> bool:
@@ -65,8 +80,8 @@ def mindspore_plans() -> MindSporePlans:
         ConfigError: a variable is no number of seconds.
     """
     pause = restart_pause()
-    finish = arguments.seconds_of_environment(FINISH_PAUSE, job_limits.FINISH_PAUSE_S)
-    return MindSporePlans(pause, min(pause, job_limits.RESTART_RANKS_PAUSE_S), finish)
+    finish = arguments.seconds_of_environment(FINISH_PAUSE, FINISH_PAUSE_S)
+    return MindSporePlans(pause, min(pause, RESTART_RANKS_PAUSE_S), finish)
 
 
 def device_names(config: arguments.Settings) -> Sequence[str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
-from taskd_net import job_limits, threads
+from taskd_net import threads
 from taskd_net.api import devices
 from taskd_net.api.duties import Action, Answer, Duties, Ignored, Outcome, Run, keep_alive
 from taskd_net.api.member import log
@@ -20,6 +20,9 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import NodeError
 from taskd_net.node import Node
+
+BEAT_S: Final = 1.0
+"""Seconds between two KEEP_ALIVEs of a Worker during a stress test, as TaskD's. A Mgr gives it up after 3 s."""
 
 
 class Attendant:
@@ -73,7 +76,7 @@ class Attendant:
         while True:
             await self._testing.wait()
             heartbeat.beat(keep_alive())
-            await asyncio.sleep(job_limits.WORKER_BEAT_S)
+            await asyncio.sleep(BEAT_S)
 
     def _take(self, body: Body) -> None:
         log.info("command", code=body.code, msg_type=body.msg_type)

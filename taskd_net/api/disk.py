@@ -17,10 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskd_net import job_limits, logs, threads
+from taskd_net import limits, logs, threads
 from taskd_net.api.member import log
 from taskd_net.position import is_rank
 from taskd_net.waiting import End
+
+PRUNE_S: Final = 60.0
+"""Seconds between two looks at the profiling folder: how long it may be above its bound."""
+
+FILES_KEPT: Final = 3
+"""Newest files of each rank that stay in the profiling folder whatever they take: one may be being written."""
 
 PATH: Final = "TASKD_NET_PROFILING_PATH"
 MOUNTED: Final = Path("/user/cluster-info/profiling")
@@ -62,7 +68,7 @@ def prune(profiling: Path, limit: int, ended: End | None = None) -> int:
     ranks = {rank: sorted(_files(rank)) for rank in _rank_folders(profiling)}
     total = sum(file.size for files in ranks.values() for file in files)
     removed = 0
-    for file in sorted(file for files in ranks.values() for file in files[: -job_limits.PROFILING_KEPT]):
+    for file in sorted(file for files in ranks.values() for file in files[:-FILES_KEPT]):
         if total <= limit or (ended is not None and ended.is_set()):
             break
         try:
@@ -102,13 +108,13 @@ class Pruner:
         """End the thread, if it has begun."""
         self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(job_limits.HANDLER_GRACE_S)
+            self._thread.join(limits.HANDLER_GRACE_S)
 
     def _run(self) -> None:
         while not self._ended.is_set():
             if removed := prune(self._folder, self._limit, self._ended):
                 log.info("profiling_pruned", folder=str(self._folder), files=removed, limit_bytes=self._limit)
-            self._ended.wait(job_limits.PROFILING_PRUNE_S)
+            self._ended.wait(PRUNE_S)
 
 
 def _rank_folders(profiling: Path) -> Iterator[Path]:

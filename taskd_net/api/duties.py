@@ -17,11 +17,21 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.body import Body
 from taskd_net.codes import ArgumentError
+from taskd_net.limits import SWITCH_NIC_S
 from taskd_net.untrusted import json_value, natural, shown
 from taskd_net.vocabulary import ACTION, KEEP_ALIVE, STATUS
+
+CALLS_WAITING: Final = 8
+"""Switches of cards and stress tests that a Worker has at a time, as many as its inbox; more are answered as failed."""
+
+STRESS_AIC_S: Final = 300.0
+"""Seconds for the stress test of a device's cores, as with TaskD."""
+
+STRESS_HCCS_S: Final = 600.0
+"""Seconds for the stress test of a device's links, as with TaskD."""
 
 SWITCHED: Final = "switchOK"
 NOT_SWITCHED: Final = "switchFail"
@@ -103,8 +113,8 @@ class Ignored:
 Action = Run | Answer | Ignored
 
 _DETECTS: Final = {
-    0: Run(Detect("aic"), job_limits.STRESS_AIC_S),
-    1: Run(Detect("hccs"), job_limits.STRESS_HCCS_S),
+    0: Run(Detect("aic"), STRESS_AIC_S),
+    1: Run(Detect("hccs"), STRESS_HCCS_S),
 }
 
 
@@ -179,7 +189,7 @@ class Duties:
             call = read_switch(body)
         except ArgumentError as error:
             return [Ignored(str(error)), self._answered(vocabulary.SWITCH_NIC, uuid, switched(uuid, False))]
-        return self._queue(_Job(body.code, uuid, deque([(0, Run(call, job_limits.SWITCH_NIC_S))])))
+        return self._queue(_Job(body.code, uuid, deque([(0, Run(call, SWITCH_NIC_S))])))
 
     def _take_test(self, uuid: str, body: Body) -> list[Action]:
         try:
@@ -192,9 +202,9 @@ class Duties:
         return self._queue(job)
 
     def _queue(self, job: _Job) -> list[Action]:
-        if len(self._jobs) >= job_limits.DEVICE_CALLS_WAITING:
+        if len(self._jobs) >= CALLS_WAITING:
             job.results.update((op, Outcome.FAILED) for op, _ in job.waiting)
-            reason = f"{job_limits.DEVICE_CALLS_WAITING} operations wait already"
+            reason = f"{CALLS_WAITING} operations wait already"
             return [Ignored(reason), self._answered(job.code, job.uuid, job.answer())]
         self._jobs.append(job)
         return self._advance() if len(self._jobs) == 1 else []

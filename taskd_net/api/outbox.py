@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from taskd_net import job_limits
+from taskd_net.api import reporting
 from taskd_net.api.member import log
 from taskd_net.api.reporting import MGR
 from taskd_net.body import Body
@@ -51,7 +51,7 @@ class Outbox:
             await self._filled.wait()
             kind, report = next(iter(self._waiting.items()))
             if not await self._sent(*report):
-                await asyncio.sleep(job_limits.REPORT_RETRY_S)
+                await asyncio.sleep(reporting.RETRY_S)
             elif self._waiting[kind] is report:
                 del self._waiting[kind]
             if not self._waiting:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import job_limits, threads, vocabulary
+from taskd_net import limits, threads, vocabulary
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
@@ -51,14 +51,14 @@ class Receiver:
         """Wait for the end of the thread, after the node is closed, perhaps by a handler.
 
         Raises:
-            Refused: a handler has not returned within `job_limits.HANDLER_GRACE_S`.
+            Refused: a handler has not returned within `limits.HANDLER_GRACE_S`.
         """
         self._closed = True
         if self._thread is None or self._thread is threading.current_thread():
             return
-        self._thread.join(job_limits.HANDLER_GRACE_S)
+        self._thread.join(limits.HANDLER_GRACE_S)
         if self._thread.is_alive():
-            raise Refused(f"a handler has not returned within {job_limits.HANDLER_GRACE_S} s; the node is closed")
+            raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
 
     def _run(self) -> None:
         # `Reading` has logged the error that ended it; nobody else is there to catch it.

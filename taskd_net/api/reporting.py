@@ -15,20 +15,31 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from taskd_net import job_limits
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import describe
 from taskd_net.core.frame import Ack
+from taskd_net.limits import STRESS_TEST_S, SWITCH_NIC_S
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.retry import Retry, repeat
 from taskd_net.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 
+RETRY_S: Final = 1.0
+"""Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
+
+REPORTS_WAITING: Final = 256
+"""Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
+
+REGISTER_EVERY_S: Final = 30.0
+"""Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
+long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what
+it can take."""
+
 MGR: Final = Position.mgr()
 
-_ANSWERED_WITHIN: Final = {SWITCH_NIC: job_limits.SWITCH_NIC_S, STRESS_TEST: job_limits.STRESS_TEST_S}
+_ANSWERED_WITHIN: Final = {SWITCH_NIC: SWITCH_NIC_S, STRESS_TEST: STRESS_TEST_S}
 """Seconds for which the answer to an operation matters to a Mgr, by code: it waits for those of other Workers."""
 
 
@@ -38,8 +49,8 @@ async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
     await node.joined()
     if not (ack := await send()).ok:
         log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
-        await asyncio.sleep(job_limits.REPORT_RETRY_S)
-        await repeat(send, itertools.repeat(job_limits.REPORT_RETRY_S))
+        await asyncio.sleep(RETRY_S)
+        await repeat(send, itertools.repeat(RETRY_S))
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
@@ -99,8 +110,8 @@ class Reports:
         Raises:
             Refused: too many wait already, or the Worker is being destroyed.
         """
-        if len(self._waiting) >= job_limits.REPORTS_WAITING:
-            raise Refused(f"{job_limits.REPORTS_WAITING} reports wait for the Mgr already")
+        if len(self._waiting) >= REPORTS_WAITING:
+            raise Refused(f"{REPORTS_WAITING} reports wait for the Mgr already")
         self.remember(body)
         self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
@@ -134,7 +145,7 @@ class Reports:
         """
         while True:
             await self._register(node)
-            await asyncio.sleep(job_limits.REGISTER_EVERY_S)
+            await asyncio.sleep(REGISTER_EVERY_S)
 
     def _not_taken(self, ack: Ack) -> None:
         """Look for the Mgr, unless the report itself was wrong."""
@@ -182,7 +193,7 @@ class Reports:
             if ack.code < 5000:
                 told.append(report)
             else:
-                await asyncio.sleep(job_limits.REPORT_RETRY_S)
+                await asyncio.sleep(RETRY_S)
 
     def _untold(self, told: Sequence[Body]) -> Body | None:
         """A report that matters, and that the Mgr has not been told."""

@@ -11,8 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from taskd_net import job_limits
+from taskd_net import limits
 from taskd_net.api.member import log
+
+GRACE_S: Final = 5.0
+"""Seconds that msrun's scheduler has to end after SIGTERM. It has nothing to store."""
 
 PROCESSES: Final = Path("/proc")
 ROLE: Final = b"MS_ROLE=MS_SCHED"
@@ -20,7 +23,7 @@ ROLE: Final = b"MS_ROLE=MS_SCHED"
 
 def end_scheduler() -> None:
     """End the children of this process that are msrun's schedulers: SIGTERM, then SIGKILL."""
-    until = time.monotonic() + job_limits.SCHEDULER_GRACE_S
+    until = time.monotonic() + GRACE_S
     opened = [(pid, descriptor) for pid in _schedulers() if (descriptor := _open(pid)) is not None]
     for pid, descriptor in opened:
         log.info("scheduler_ended", pid=pid)
@@ -30,7 +33,7 @@ def end_scheduler() -> None:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll.poll(job_limits.KILLED_S * 1000)  # a driver may hold it
+            poll.poll(limits.KILLED_S * 1000)  # a driver may hold it
         os.close(descriptor)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Final, assert_never
 
 from taskd_net.api import agent_messages as messages
 from taskd_net.api import plans as steps
@@ -41,7 +41,10 @@ from taskd_net.api.agent_events import (
 from taskd_net.api.agent_messages import Command
 from taskd_net.api.plans import Call, Leave, Plan, Plans, Return
 from taskd_net.body import Body
-from taskd_net.job_limits import FAULT_AGAIN_S
+
+FAULT_AGAIN_S: Final = 2.0
+"""Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides
+0.1 s after the 202, and an Agent that has not registered by then gets no 208. Its Agents register within a second."""
 
 
 @dataclass(frozen=True, slots=True)

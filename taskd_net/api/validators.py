@@ -17,14 +17,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
-from taskd_net import job_limits
 from taskd_net.untrusted import natural, shown
+
+RANKS_MOST: Final = 4096
+"""Ranks and devices of a job that TaskD's validators take for possible."""
+
+FILES_MOST: Final = 4096
+"""Entries of a folder that they let pass."""
+
+FILE_BYTES_MOST: Final = 1_048_576
+"""Bytes of a file that they let pass: the reset file's bound."""
 
 T = TypeVar("T")
 D = TypeVar("D")
 
-RANKS: Final = (0, job_limits.VALID_RANKS - 1)
-DEVICES: Final = (1, job_limits.VALID_RANKS)
+RANKS: Final = (0, RANKS_MOST - 1)
+DEVICES: Final = (1, RANKS_MOST)
 
 SENSITIVE_WORDS: Final = ("passwd", "password", "private_key", "privatekey", "secret")
 """Words that a path must not have by default, in capitals or not."""
@@ -372,7 +380,7 @@ class DirectoryValidator(_PathValidator[T]):
             f"a path with the permissions {_octal(target_mode)}",
         )
 
-    def check_dir_file_number(self, max_number: int = job_limits.VALID_FILES) -> Self:
+    def check_dir_file_number(self, max_number: int = FILES_MOST) -> Self:
         """The folder has at most so many entries."""
 
         def fits(path: str) -> bool:
@@ -394,7 +402,7 @@ class FileValidator(_PathValidator[T]):
         super().__init__(value, max_len, min_len)
         self.path_should_exist()
 
-    def check_file_size(self, max_size: int = job_limits.VALID_FILE_BYTES, min_size: int = 0) -> Self:
+    def check_file_size(self, max_size: int = FILE_BYTES_MOST, min_size: int = 0) -> Self:
         """The file has more than `min_size` bytes, and at most `max_size`. An empty file fails, as with TaskD."""
         return self._expect(
             lambda path: min_size < Path(path).stat().st_size <= max_size,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import events, state, times, traffic
 from taskd_net.jobs.device_state import Place, ranks_of_node
 from taskd_net.jobs.devices import Devices
@@ -32,7 +32,7 @@ from taskd_net.jobs.events import (
 )
 from taskd_net.jobs.fault import Fault, read_fault
 from taskd_net.jobs.open_faults import CONTINUE, EXIT
-from taskd_net.jobs.outbox import INFINITY, uuid_of
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.jobs.plugins import AnyPlugin, built_in, stress_test, switch_nic
 from taskd_net.jobs.plugins.job_rescheduling import JobRescheduling
 from taskd_net.jobs.records import Taken
@@ -54,6 +54,27 @@ from taskd_net.jobs.traffic import (
     StepEnded,
 )
 from taskd_net.position import Role, is_rank
+
+TIME_STORED_S: Final = 60.0
+"""Seconds between two ticks while a job waits for something. Each stores the time, so a Manager that is restarted waits
+for at most as much longer."""
+
+TICK_PAUSE_S: Final = 0.010
+"""Least seconds between two ticks of a Manager's decisions: a burst of reports is looked at together."""
+
+PAUSE_STARTS_S: Final = 3600.0
+"""Seconds after pauseStartAgent for which Agents are held back at most. The stress test behind it has ended before:
+ClusterD waits 15 minutes for the training to pause, 15 for the test, and 15 for the training to go on."""
+
+FAULT_UNREPORTED_S: Final = 3.0
+"""Seconds from an Agent's report of failed ranks to the Manager's own report to ClusterD: time for the framework to
+report them."""
+
+LOST_PEER_S: Final = 5.0
+"""Seconds after the first failure in which a rank that has lost a peer counts as its consequence."""
+
+CONTROLLER_S: Final = 900.0
+"""Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
 OTHER_FAULT: Final = 1
@@ -159,16 +180,16 @@ class Job:
         current = self.state
         later = min(current.again or INFINITY, current.outbox.wake, self.devices.next_look)
         if later != INFINITY:
-            later = min(later, current.ticked + job_limits.TIME_STORED_S)
+            later = min(later, current.ticked + TIME_STORED_S)
         due = current.ticked if current.dirty else later
-        return max(due, current.ticked + job_limits.JOB_PAUSE_S)
+        return max(due, current.ticked + TICK_PAUSE_S)
 
     def take(self, now: float, event: Event) -> bool:
         """Take an event in. Nothing is decided before the next tick.
 
         Returns:
             False where the event is refused: a report of something that is no Agent or Worker, or of one more than
-            `job_limits.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers; an
+            `records.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers; an
             order of ClusterD that was taken before; and as in `Devices.take`, which also says what it raises.
         """
         current = self.state
@@ -337,7 +358,7 @@ class Job:
         current.dirty = True
         if signal.signal_type in _SWITCHES:
             pauses = signal.signal_type == events.PAUSE_AGENTS
-            current.paused_until = current.now + job_limits.PAUSE_STARTS_S if pauses else 0.0
+            current.paused_until = current.now + PAUSE_STARTS_S if pauses else 0.0
             if pauses:
                 self._hold_back()
         else:
@@ -345,7 +366,7 @@ class Job:
                 self._end_kill()
             current.to_report |= current.open_faults.take(fresh)
             if fresh.signal_type == events.PRE_EXIT:
-                current.announced_until = current.now + job_limits.FAULT_UNREPORTED_S
+                current.announced_until = current.now + FAULT_UNREPORTED_S
             current.signals.append(fresh)
         return True
 
@@ -383,7 +404,7 @@ class Job:
             current.own_until = 0.0
         else:
             if not current.own_until:
-                current.own_order, current.own_until = "", current.now + job_limits.CONTROLLER_S
+                current.own_order, current.own_until = "", current.now + CONTROLLER_S
             if current.own_order or any(self._streams.streams[name].owner for name in _OPERATIONS):
                 return
         current.own_order = current.uuid()
@@ -526,7 +547,7 @@ class Job:
         snapshot = self._snapshot()
         failed = {node: snapshot.global_ranks(node, fault) - known for node, fault in faults.items()}
         if not self.config.in_place:
-            return [(faults[node].at + job_limits.FAULT_UNREPORTED_S, each) for node, each in failed.items() if each]
+            return [(faults[node].at + FAULT_UNREPORTED_S, each) for node, each in failed.items() if each]
         times = {node: fault.at if fault.reported is None else fault.reported for node, fault in faults.items()}
         if not known:
             current.first_failure = min(times.values(), default=0.0)
@@ -534,14 +555,14 @@ class Job:
             rank: node
             for node, each in failed.items()
             for rank in each
-            if times[node] <= current.first_failure + job_limits.LOST_PEER_S and current.records.has_lost_peer(rank)
+            if times[node] <= current.first_failure + LOST_PEER_S and current.records.has_lost_peer(rank)
         }
         others = {rank for each in failed.values() for rank in each} - held.keys()
         found = [(current.now, others)] if others else []
         if held and not others and not known:
             # The cause may be one that its Agent has not seen yet.
             first = min(held, key=lambda rank: (times[held[rank]], rank))
-            found.append((faults[held[first]].at + job_limits.FAULT_UNREPORTED_S, {first}))
+            found.append((faults[held[first]].at + FAULT_UNREPORTED_S, {first}))
         return found
 
     def _ranks_of(self, node: int) -> list[int]:
@@ -552,7 +573,7 @@ class Job:
         current, records = self.state, self.state.records
         if 0.0 < current.paused_until <= current.now:
             current.paused_until = 0.0
-            outcome.note("pause_overdue", seconds=int(job_limits.PAUSE_STARTS_S))
+            outcome.note("pause_overdue", seconds=int(PAUSE_STARTS_S))
         snapshot = self._snapshot()
         resetting = {snapshot.place(device).node for device, task in current.devices.tasks.items() if task.resets}
         for rank in () if current.paused else sorted(records.asking - resetting):
@@ -581,7 +602,7 @@ class Job:
         snapshot = self._snapshot()
         for sending in current.outbox.due(current.now):
             tries = sending.tries + 1
-            if tries > job_limits.COMMAND_ATTEMPTS:
+            if tries > COMMAND_ATTEMPTS:
                 command = sending.command
                 goes_on = command is not None and self._lost(command, snapshot, outcome)
                 outcome.note("message_lost", uuid=uuid_of(sending), goes_on=goes_on)

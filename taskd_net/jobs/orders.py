@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, Signal
 from taskd_net.jobs.plain import UNSTORED
+
+ORDERS_KEPT: Final = 512
+"""Orders of ClusterD that a client remembers, so that none is carried out twice: a fault has some ten."""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class Orders:
             return None
         self.changed = True
         self.taken += (head + action for action in new)
-        del self.taken[: -job_limits.CLUSTERD_ORDERS]
+        del self.taken[:-ORDERS_KEPT]
         return replace(signal, actions=tuple(new)) if signal.actions else signal
 
     def decide_again(self) -> None:

@@ -6,11 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.times import Moment, Timer
 from taskd_net.jobs.traffic import Command, Reply
 from taskd_net.position import Role
+
+COMMAND_ATTEMPTS: Final = 5
+"""Times that the Mgr sends one command until it is acknowledged, as TaskD's does."""
+
+COMMAND_RETRY_S: Final = 3.0
+"""Seconds between them."""
 
 INFINITY: Final = float("inf")
 _OF_RANKS: Final = (vocabulary.RESTART_RANKS, vocabulary.STOP_RANKS)
@@ -67,12 +73,12 @@ class Outbox:
     def add(self, now: float, item: Command | Reply) -> None:
         """Take in what is sent now for the first time. It supersedes what has lost its meaning by it."""
         if isinstance(item, Reply):
-            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + job_limits.COMMAND_RETRY_S)
+            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + COMMAND_RETRY_S)
             self.unsaved.add(item.uuid)
             return
         for uuid in self._superseded(item):
             self.withdraw(uuid)
-        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + job_limits.COMMAND_RETRY_S, sent=now)
+        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + COMMAND_RETRY_S, sent=now)
         self.unsaved.add(item.uuid)
         self._index(item)
 
@@ -88,7 +94,7 @@ class Outbox:
         """Count a further try, made now."""
         uuid = uuid_of(sending)
         del self.sending[uuid]
-        sending.tries, sending.due = tries, now + job_limits.COMMAND_RETRY_S
+        sending.tries, sending.due = tries, now + COMMAND_RETRY_S
         self.sending[uuid] = sending
         self.unsaved.add(uuid)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.fault import Fault, number_of, read_fault
@@ -22,6 +22,15 @@ from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.times import Moment
 from taskd_net.jobs.traffic import read_count
 from taskd_net.position import Destination, Position, Role, is_rank
+
+REPORTS_PER_NODE: Final = 16
+"""Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""
+
+JOB_NODES: Final = 65_536
+"""Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
+
+AGENT_SILENT_S: Final = 10.0
+"""Seconds without a report after which an Agent is silent, and the node of a missing Worker lost: ten heartbeats."""
 
 UNKNOWN: Final = -1
 REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
@@ -174,14 +183,14 @@ class Records:
     def silent_since(self, rank: int, now: float) -> float | None:
         """The time since which this Manager has heard nothing of an Agent, if that is long; else None.
 
-        A started Agent sends KEEP_ALIVE each second, so `job_limits.AGENT_SILENT_S` without a report is silence. An
+        A started Agent sends KEEP_ALIVE each second, so `AGENT_SILENT_S` without a report is silence. An
         Agent that waits for its start, or was sent 203, need not report.
         """
         agent = self.agents[rank]
         if not agent.registered or agent.exited or rank in self.asking:
             return None
         heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
-        return heard if heard + job_limits.AGENT_SILENT_S <= now else None
+        return heard if heard + AGENT_SILENT_S <= now else None
 
     def take(self, now: float, report: Reported, *, leaving: bool = False) -> Taken:
         """Take a report in.
@@ -193,7 +202,7 @@ class Records:
 
         Returns:
             NEW_PROCESS: commands to the process before are void. REFUSED: the sender is no Agent or Worker, or there
-            are `job_limits.JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
+            are `JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
         """
         src = report.src
         if not is_rank(src.server_rank):
@@ -420,7 +429,7 @@ class Records:
             del self.profiling[profiling]
 
     def _full(self) -> bool:
-        return len(self.agents) + len(self.workers) >= job_limits.JOB_NODES
+        return len(self.agents) + len(self.workers) >= JOB_NODES
 
     def _begin(self, record: R, now: float, report: Reported) -> R:
         """Fill the record of a process that registers."""
@@ -462,7 +471,7 @@ def _keep(now: float, record: Record, report: Reported) -> bool:
     if known is not None and report.uuid and known.uuid == report.uuid:
         record.reports[kind] = known
         return False
-    if len(record.reports) >= job_limits.REPORTS_PER_NODE:
+    if len(record.reports) >= REPORTS_PER_NODE:
         del record.reports[next(iter(record.reports))]  # the oldest
     record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
     return True

@@ -15,12 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from taskd_net import job_limits
 from taskd_net.jobs.device_state import devices_of
 from taskd_net.jobs.events import DeviceEvent, DeviceReleased
 from taskd_net.jobs.records import Records
 from taskd_net.position import ALL, Position, Role, tool_of
 from taskd_net.untrusted import natural
+
+DEVICES_PER_NODE: Final = 1_024
+"""Devices of one node that others may not report about: hosts have 8 to 64, and an index of all nodes has them."""
 
 NODES_MOST: Final = 999_999_999
 """Greatest rank of a node that a device can be on; tools take random ranks beyond it."""
@@ -87,13 +89,13 @@ class RegisteredDevices:
     _names: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, device: str, records: Records) -> frozenset[int]:
-        """Ranks of the nodes whose Agents have a device among their first `job_limits.DEVICES_PER_NODE`."""
+        """Ranks of the nodes whose Agents have a device among their first `DEVICES_PER_NODE`."""
         for node in records.registered_again:
             for name in self._names.pop(node, ()):
                 self.nodes[name].discard(node)
                 if not self.nodes[name]:
                     del self.nodes[name]
-            names = tuple(devices_of(node, records)[: job_limits.DEVICES_PER_NODE])
+            names = tuple(devices_of(node, records)[:DEVICES_PER_NODE])
             if names:
                 self._names[node] = names
             for name in names:

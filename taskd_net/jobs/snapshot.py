@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
@@ -13,6 +14,21 @@ from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.reporters import Reporters
+
+IN_PLACE_S: Final = 60.0
+"""Seconds that a Worker has to come back for the next epoch: the start of a process that imports a framework, twice."""
+
+SILENT_SNAPSHOTS: Final = 30
+"""Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""
+
+SILENT_LEAST_S: Final = 3.0
+"""Seconds that this takes at least: three missed heartbeats, whatever the interval."""
+
+MASTER_FAULT_S: Final = 1500.0
+"""Seconds that ClusterD has to answer a fault of Agent 0 before the job is rescheduled: 25 minutes, as with TaskD's."""
+
+EXITS_FIRST_S: Final = 15.0
+"""Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +54,7 @@ class JobConfig:
     taskd_enable: bool = True
     clusterd: bool = False
     in_place: bool = False
-    in_place_s: float = job_limits.IN_PLACE_S
+    in_place_s: float = IN_PLACE_S
     faults: FaultConfig = field(default_factory=FaultConfig)
     reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1
@@ -50,7 +66,7 @@ class JobConfig:
 
         ClusterD's own time comes before it, so it is at most half of the framework's wait.
         """
-        most = job_limits.EXITS_FIRST_S
+        most = EXITS_FIRST_S
         return min(most, self.decision_wait / 2) if self.decision_wait else most
 
     @property
@@ -61,7 +77,7 @@ class JobConfig:
     @property
     def silence_s(self) -> float:
         """Seconds without KEEP_ALIVE after which a Worker under stress test has failed."""
-        return max(job_limits.SILENT_SNAPSHOTS * self.interval, job_limits.SILENT_LEAST_S)
+        return max(SILENT_SNAPSHOTS * self.interval, SILENT_LEAST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +222,7 @@ class Snapshot:
         fault = self.records.agents[0].fault if self.needs_answer(0) else None
         if fault is None:
             return float("inf")
-        return 0.0 if fault.reported is None else fault.reported + job_limits.MASTER_FAULT_S
+        return 0.0 if fault.reported is None else fault.reported + MASTER_FAULT_S
 
     @property
     def master_overdue(self) -> bool:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from taskd_net import job_limits
 from taskd_net.bounded_file import read_file
+
+FILE_BYTES: Final = 1_048_576
+"""Bytes of the reset file at most; it has a line for each failed rank."""
+
+READ_S: Final = 1.0
+"""Seconds for reading it."""
 
 T = TypeVar("T")
 
@@ -19,7 +24,7 @@ def read_small(path: str | Path) -> bytes:
         OSError: it cannot be read, or is not a regular file.
         ValueError: it is too large, or the path has a NUL.
     """
-    return read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S, regular=True).data
+    return read_file(path, FILE_BYTES, READ_S, regular=True).data
 
 
 class ChangedFile(Generic[T]):

@@ -54,6 +54,16 @@ from taskd_net.recover.rpcs import Rpc
 from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
 
+REPORT_ATTEMPTS: Final = 4
+"""Times that a report of the controller is sent to ClusterD, as by TaskD's Manager."""
+
+REPLY_ATTEMPTS: Final = 10
+"""Times that the result of a switch of cards or a stress test is sent to ClusterD, as by TaskD's Manager."""
+
+MINDIO_CHECKPOINT_S: Final = 45.0
+"""Seconds after a fault that MindIO has reported until it writes a checkpoint, where ClusterD has sent no order. It
+would end the training after 60 s."""
+
 ROLE: Final = "taskd"
 
 NO_STREAM: Final = -1
@@ -174,7 +184,7 @@ class Clusterd(Reporter):
         """Report a fault that the controller has seen first. Returns ClusterD's code."""
         # ClusterD has ordered no checkpoint, so its result is bound to no stream, and is void.
         begun = functools.partial(self._ordered, stream=NO_STREAM)
-        self._loop.call_soon_threadsafe(self._framework.fault_seen, job_limits.MINDIO_CHECKPOINT_S, begun)
+        self._loop.call_soon_threadsafe(self._framework.fault_seen, MINDIO_CHECKPOINT_S, begun)
         return super().fault_ranks(ranks, codes)
 
     def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
@@ -186,7 +196,7 @@ class Clusterd(Reporter):
         self,
         rpc: Rpc[Any, recover_pb2.Status],
         request: Any,
-        attempts: int = job_limits.REPORT_ATTEMPTS,
+        attempts: int = REPORT_ATTEMPTS,
         *,
         stream: int | None = None,
     ) -> int:
@@ -308,7 +318,7 @@ class Clusterd(Reporter):
         rpc, request = _result(self._job_id, reply)
         reason = ""
         try:
-            for _ in range(job_limits.REPLY_ATTEMPTS):
+            for _ in range(REPLY_ATTEMPTS):
                 if stream != self.client.stream:
                     self._note_void(rpc)
                     self._take(Acknowledged(reply.uuid))

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
+from taskd_net.jobs.snapshot import IN_PLACE_S
 from taskd_net.position import read_nodes
 from taskd_net.recover.place import CLUSTERD_VARIABLES
 from taskd_net.schema import Group, Kind, setting, settings_of
@@ -21,6 +21,15 @@ from taskd_net.untrusted import natural
 
 if TYPE_CHECKING:
     from taskd_net.jobs.snapshot import JobConfig
+
+PROCESS_INTERVAL_MS: Final = (100, 1000)
+"""Least and greatest milliseconds of `TASKD_PROCESS_INTERVAL`; outside it is the least, as with TaskD's Manager."""
+
+PLUGIN_S: Final = 1.0
+"""Seconds for one call of a user's plugin."""
+
+IN_PLACE_LONGEST_S: Final = 3600.0
+"""The longest of that setting."""
 
 INTERVAL: Final = "TASKD_PROCESS_INTERVAL"
 OFF: Final = "off"
@@ -44,7 +53,7 @@ _fault: Final = partial(setting, group=Group.FAULTS)
 
 def _interval(text: str) -> str | None:
     """The milliseconds of `TASKD_PROCESS_INTERVAL`; None outside its bounds."""
-    least, most = job_limits.PROCESS_INTERVAL_MS
+    least, most = PROCESS_INTERVAL_MS
     number = natural(text.strip(), most)
     return None if number is None or number < least else str(number)
 
@@ -111,7 +120,7 @@ class ManagerConfig(FaultSettings):
     job_id: str | None = _manager(Kind.TEXT, None, unset="none, decides nothing", matters=True)
     fault_recover: str = _manager(Kind.TEXT, "", variables={"PROCESS_RECOVER": _recover}, unset="off")
     plugins: str | None = _manager(Kind.FOLDER, None, unset="none")
-    plugin_timeout: float = _manager(Kind.SECONDS, job_limits.PLUGIN_S, most=60.0)
+    plugin_timeout: float = _manager(Kind.SECONDS, PLUGIN_S, most=60.0)
     state: str | None = _manager(Kind.FILE, None, unset="beside the log file")
     state_ca: str | None = _manager(Kind.FILE, None, unset="none")
     state_key: str | None = _manager(Kind.FILE, None, unset="none")
@@ -119,15 +128,15 @@ class ManagerConfig(FaultSettings):
     reset_file: str = _manager(Kind.FILE, RESET_FILE)
     process_interval: int = _manager(
         Kind.WHOLE,
-        job_limits.PROCESS_INTERVAL_MS[0],
-        least=job_limits.PROCESS_INTERVAL_MS[0],
-        most=job_limits.PROCESS_INTERVAL_MS[1],
+        PROCESS_INTERVAL_MS[0],
+        least=PROCESS_INTERVAL_MS[0],
+        most=PROCESS_INTERVAL_MS[1],
         variables={INTERVAL: _interval},
     )
     clusterd_addr: str | None = _manager(Kind.ADDRESS, None, variables=CLUSTERD_VARIABLES, unset="none")
     taskd_enable: bool = _manager(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     in_place: bool = _manager(Kind.SWITCH, False)
-    in_place_timeout: float = _manager(Kind.SECONDS, job_limits.IN_PLACE_S, most=job_limits.IN_PLACE_LONGEST_S)
+    in_place_timeout: float = _manager(Kind.SECONDS, IN_PLACE_S, most=IN_PLACE_LONGEST_S)
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")
@@ -216,7 +225,7 @@ class ManagerConfig(FaultSettings):
 
 def interval_of_environment() -> int:
     """The milliseconds of `TASKD_PROCESS_INTERVAL`, or the default."""
-    return int(_interval(os.environ.get(INTERVAL, "")) or job_limits.PROCESS_INTERVAL_MS[0])
+    return int(_interval(os.environ.get(INTERVAL, "")) or PROCESS_INTERVAL_MS[0])
 
 
 def size(expect: str | None) -> Expected:

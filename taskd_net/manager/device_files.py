@@ -19,14 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import job_limits
 from taskd_net.bounded_file import open_to_write
 from taskd_net.codes import NodeError
 from taskd_net.faults.events import device_name
+from taskd_net.manager import keeping
 from taskd_net.manager.changed_file import ChangedFile, read_small
 from taskd_net.manager.threads import OwnThread
 from taskd_net.manager.watching import watch
 from taskd_net.untrusted import json_value, shown
+
+REMOVED_S: Final = 0.5
+"""Seconds after which names that are missing in the list of separated devices have been removed: a file that somebody
+rewrites in place is empty for a moment. Less than `STORE_S`, in which the list is written."""
 
 RANK_MOST: Final = 2**31 - 1
 _BETWEEN: Final = re.compile(r"[,\s]+")
@@ -57,7 +61,7 @@ class SeparatedList:
     """The list of separated devices, as a file.
 
     A missing or unreadable file releases nothing, and is written again, but for a folder, FIFO or device, which is left
-    as it is. A name is removed when two looks miss it, `job_limits.REMOVED_S` apart: an editor that rewrites a file in
+    as it is. A name is removed when two looks miss it, `REMOVED_S` apart: an editor that rewrites a file in
     place empties it first.
 
     Args:
@@ -88,7 +92,7 @@ class SeparatedList:
         now = time.monotonic()
         if (names := self._file.look()) is not None:
             self._read, self._read_at = names, now
-        if self._read is not None and (self._told <= self._read or now - self._read_at >= job_limits.REMOVED_S):
+        if self._read is not None and (self._told <= self._read or now - self._read_at >= REMOVED_S):
             self._told, self._read = self._read, None
             return (self._told,)
         return (None,) if self._failed or self._file.missing else None
@@ -101,10 +105,10 @@ class SeparatedList:
             listed: those of them that the file is known to have had.
         """
         try:
-            written, added = await self._thread.call(lambda: _write(self._path, names, listed), job_limits.STORE_S)
+            written, added = await self._thread.call(lambda: _write(self._path, names, listed), keeping.STORE_S)
         except (OSError, ValueError, TimeoutError, NodeError) as error:
             if not self._failed:
-                reason = str(error) or f"not within {job_limits.STORE_S:g} s"
+                reason = str(error) or f"not within {keeping.STORE_S:g} s"
                 self._log.error("separated_list_not_written", file=self._path, reason=reason)
             self._failed = True
             return
@@ -134,7 +138,7 @@ def _write(path: str, names: Collection[str], listed: Collection[str]) -> tuple[
     try:
         present = _read(path)
         if not present.issuperset(listed):
-            time.sleep(job_limits.REMOVED_S)
+            time.sleep(REMOVED_S)
             present |= _read(path)
         removed = frozenset(listed) - present
     except (FileNotFoundError, NotADirectoryError, ValueError):

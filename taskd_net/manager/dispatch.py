@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.body import Body
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
+from taskd_net.jobs import outbox
 from taskd_net.jobs.traffic import Command
 from taskd_net.node import Node
 from taskd_net.retry import Retry
 
-PATIENCE_S: Final = 0.95 * job_limits.COMMAND_RETRY_S
+PATIENCE_S: Final = 0.95 * outbox.COMMAND_RETRY_S
 """Seconds for one of the five attempts; it ends before the next one is due."""
 
 _RETRY: Final = Retry(attempts=1_000, within=PATIENCE_S)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import job_limits
 from taskd_net.etcd.place import is_etcd
 from taskd_net.faults.levels import Action, FaultType, SubHealth
 from taskd_net.faults.rules import CODES_FILE
-from taskd_net.job_view import DeviceView, JobCounters, JobView
+from taskd_net.job_view import DEVICES_SHOWN, DeviceView, JobCounters, JobView
 from taskd_net.jobs.devices import as_texts
 from taskd_net.jobs.events import DeviceRanks, Event, FaultFiles, ResetEnded, SeparatedNames
 from taskd_net.jobs.job import Job
@@ -24,6 +23,10 @@ from taskd_net.manager.device_files import SeparatedList, read_ranks
 from taskd_net.manager.fault_folder import FaultFolder
 from taskd_net.manager.resets import OnReset, Resets, program
 from taskd_net.manager.watching import follow, watch
+
+FIRST_RULES_S: Final = 5.0
+"""Seconds that the first reports wait for the first look at the rules for faults of devices. A look takes milliseconds;
+a disk that hangs must not stop a job."""
 
 SEPARATED: Final = "separated-devices"
 """Name of the list of separated devices beside the state file."""
@@ -93,7 +96,7 @@ class DeviceFaults:
         if folder is None or devices.files:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(job_limits.FIRST_RULES_S):
+            async with asyncio.timeout(FIRST_RULES_S):
                 await self._looked.wait()
         if not devices.files:
             self._log.warning("fault_rules_missing", folder=folder, reason="every code is answered by its severity")
@@ -142,7 +145,7 @@ class DeviceFaults:
         return replace(
             view,
             fault_mode=self.mode,
-            devices=tuple(devices[: job_limits.DEVICES_SHOWN]),
+            devices=tuple(devices[:DEVICES_SHOWN]),
             devices_known=len(devices),
             devices_isolated=sum(each.isolated for each in devices),
         )

@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from taskd_net import job_limits
+from taskd_net import limits
+from taskd_net.jobs import job
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager.threads import OwnThread
 from taskd_net.recover.codes import Code
@@ -80,12 +81,10 @@ class Framework:
         controller = self._controller
         try:
             if controller is not None and not self._thread.busy:
-                await self._thread.call(controller.close, job_limits.HANDLER_GRACE_S)
+                await self._thread.call(controller.close, limits.HANDLER_GRACE_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             if self._thread.busy:
-                self._log.warning(
-                    "controller_killed", reason=f"it has not ended within {job_limits.HANDLER_GRACE_S:g} s"
-                )
+                self._log.warning("controller_killed", reason=f"it has not ended within {limits.HANDLER_GRACE_S:g} s")
             else:
                 self._log.error("controller_failed", reason=repr(error), exc_info=error)
         finally:
@@ -106,7 +105,7 @@ class Framework:
             self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
             return
         try:
-            await self._thread.call(functools.partial(controller.start, self._reports), job_limits.CONTROLLER_S)
+            await self._thread.call(functools.partial(controller.start, self._reports), job.CONTROLLER_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             self._log.error("controller_failed", reason=repr(error), exc_info=error)
             self._controller = None
@@ -114,7 +113,7 @@ class Framework:
     async def _carry_out(self, call: Call) -> None:
         work = functools.partial(carry_out, self._controller, call, self._reports)
         try:
-            await self._thread.call(work, job_limits.CONTROLLER_S)
+            await self._thread.call(work, job.CONTROLLER_S)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             if self._thread.busy:
                 # A call that hangs keeps its thread; the next one gets a new thread.

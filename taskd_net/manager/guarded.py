@@ -21,7 +21,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from taskd_net import job_limits
 from taskd_net.codes import ArgumentError
 from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.outbox import INFINITY, Outbox
@@ -30,8 +29,18 @@ from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import move_plain, moved
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, ReportFaults, Restarts, Retried
+from taskd_net.manager.config import PLUGIN_S
 from taskd_net.manager.threads import OwnThread, described
 from taskd_net.untrusted import json_value, shown
+
+ITEMS: Final = 65_536
+"""Decisions in one step of a user's plugin: one for each Agent and Worker that a Manager keeps a record of."""
+
+STATE_CHARS: Final = 262_144
+"""Characters of the state of a user's plugin as JSON. It is written with each change of the job: a millisecond."""
+
+FAILURES: Final = 3
+"""Failures in a row after which a user's plugin is off until the Manager restarts."""
 
 Report = Callable[[str, str, BaseException | str], None]
 """Takes the name of a plugin that has failed, the reason, and its exception or the stack that it hangs in."""
@@ -185,7 +194,7 @@ class Guarded(Plugin[Any]):
             self._thread.stop()
             return
         with contextlib.suppress(TimeoutError):
-            await self._thread.end(bool, job_limits.PLUGIN_S)
+            await self._thread.end(bool, PLUGIN_S)
 
     def _raise(self) -> None:
         error, self._error = self._error, None
@@ -264,7 +273,7 @@ class Guarded(Plugin[Any]):
 
     def _fail(self, error: Exception, trace: BaseException | str) -> None:
         self._failures += 1
-        self.off = self._failures >= job_limits.PLUGIN_FAILURES
+        self.off = self._failures >= FAILURES
         self._plugin = None
         self._error, self._stepped, self._wanted, self._again = error, None, (), True
         self._deadline = INFINITY
@@ -281,7 +290,7 @@ def _wants(plugin: AnyPlugin, loaded: Loaded, snapshot: Snapshot) -> _Answer:
     wanted: object = plugin.wants(snapshot)
     named = None
     if isinstance(wanted, Iterable) and not isinstance(wanted, str):
-        named = list(islice(wanted, job_limits.PLUGIN_ITEMS))  # an endless one ends there
+        named = list(islice(wanted, ITEMS))  # an endless one ends there
     if named is None or not all(type(each) is str and each in loaded.streams for each in named):
         raise ArgumentError(f"wants has returned {shown(wanted)}; expected streams out of {list(loaded.streams)}")
     return _Answer(named, "", None, [], None, _deadline(plugin, snapshot))
@@ -291,8 +300,8 @@ def _step(plugin: AnyPlugin, loaded: Loaded, stream: str, snapshot: Snapshot) ->
     plugin.messages()
     progress = Progress(plugin.step(stream, snapshot))
     items = plugin.messages()
-    if len(items) > job_limits.PLUGIN_ITEMS:
-        raise ArgumentError(f"a step has {len(items)} decisions; expected {job_limits.PLUGIN_ITEMS} at most")
+    if len(items) > ITEMS:
+        raise ArgumentError(f"a step has {len(items)} decisions; expected {ITEMS} at most")
     items = [_checked(item) for item in items]
     if progress is Progress.FINAL:
         plugin.release(stream)
@@ -335,10 +344,8 @@ def plain(state: Any, kind: type[Any]) -> object:
     if type(state) is not kind:
         raise ArgumentError(f"state is {shown(state)}; expected {kind.__name__}")
     text = to_text(state)
-    if len(text) > job_limits.PLUGIN_STATE_CHARS:
-        raise ArgumentError(
-            f"state has {len(text)} characters as JSON; expected {job_limits.PLUGIN_STATE_CHARS} at most"
-        )
+    if len(text) > STATE_CHARS:
+        raise ArgumentError(f"state has {len(text)} characters as JSON; expected {STATE_CHARS} at most")
     value = json_value(text)
     from_plain(kind, value, "state")
     return value

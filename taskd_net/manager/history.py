@@ -9,8 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from taskd_net import job_limits
-from taskd_net.job_view import OWN, DecisionView, JobCounters, MessageView
+from taskd_net.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, OWN, SHOWN_CHARS, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import (
     DeviceEvent,
     DeviceReleased,
@@ -77,11 +76,11 @@ class History:
             self._last += 1
             commands = [item for item in items if isinstance(item, Command)]
             shown = tuple(
-                MessageView(item.to, item.code, item.message[: job_limits.SHOWN_CHARS], item.uuid)
-                for item in commands[: job_limits.MESSAGES_SHOWN]
+                MessageView(item.to, item.code, item.message[:SHOWN_CHARS], item.uuid)
+                for item in commands[:MESSAGES_SHOWN]
             )
             other = [item for item in items if isinstance(item, _Other)]
-            calls = tuple(map(_words, other[: job_limits.MESSAGES_SHOWN]))
+            calls = tuple(map(_words, other[:MESSAGES_SHOWN]))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
             self._decisions[self._last] = _Entry(
                 DecisionView(self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts)
@@ -91,7 +90,7 @@ class History:
             counters.commands += len(commands)
             counters.rounds += restarts is not None
             counters.decisions[owner or OWN] += 1
-        while len(self._decisions) > job_limits.DECISIONS_KEPT:
+        while len(self._decisions) > DECISIONS_SHOWN:
             number, _ = self._decisions.popitem(last=False)
             self.unsaved.add(number)
 
@@ -168,7 +167,7 @@ def cause(event: Event) -> str:
             text = "the rules for faults of devices have changed"
         case _:
             text = ""
-    return text.strip()[: job_limits.SHOWN_CHARS]
+    return text.strip()[:SHOWN_CHARS]
 
 
 def _by(reporter: Position | None) -> str:
@@ -182,12 +181,12 @@ def _number(uuid: str) -> int:
 
 def _words(item: _Other) -> str:
     if isinstance(item, ReportFaults):
-        return f"report ranks {','.join(map(str, item.ranks))} as faulty"[: job_limits.SHOWN_CHARS]
+        return f"report ranks {','.join(map(str, item.ranks))} as faulty"[:SHOWN_CHARS]
     if isinstance(item, Reset):
-        return f"reset {item.device}"[: job_limits.SHOWN_CHARS]
+        return f"reset {item.device}"[:SHOWN_CHARS]
     if isinstance(item, Replace):
-        return f"replace node {item.node} because of {item.device}"[: job_limits.SHOWN_CHARS]
+        return f"replace node {item.node} because of {item.device}"[:SHOWN_CHARS]
     if isinstance(item, Reply):
-        return f"reply {item.rpc} {item.result}"[: job_limits.SHOWN_CHARS]
+        return f"reply {item.rpc} {item.result}"[:SHOWN_CHARS]
     ranks = ",".join(map(str, item.ranks))
-    return " ".join(filter(None, ("controller", item.name, item.text, ranks)))[: job_limits.SHOWN_CHARS]
+    return " ".join(filter(None, ("controller", item.name, item.text, ranks)))[:SHOWN_CHARS]

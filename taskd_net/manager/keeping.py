@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.job_view import DecisionView, JobCounters, LeaderView
 from taskd_net.jobs.plain import from_plain, to_text
@@ -16,6 +15,19 @@ from taskd_net.jobs.state import NewerRelease
 from taskd_net.manager.store import Damaged, OtherJob, Removed, Store
 from taskd_net.manager.threads import OwnThread
 from taskd_net.untrusted import json_value
+
+STORE_S: Final = 1.0
+"""Seconds for one commit of the state. Then decisions and acknowledgements go on without it: a disk that hangs must not
+stop a job."""
+
+OPEN_S: Final = 10.0
+"""Seconds for opening the state file and reading it, at the Manager's start."""
+
+AGAIN_S: Final = 5.0
+"""Seconds after a failed commit before the next attempt."""
+
+LOOK_S: Final = 10.0
+"""Seconds after a commit before a look whether the state file is in its place: longer is a job without a state."""
 
 T = TypeVar("T")
 
@@ -89,7 +101,7 @@ class Keeping(Unshared):
         """
         try:
             parts = await self._opened()
-            self.again = now + job_limits.STORE_LOOK_S
+            self.again = now + LOOK_S
             if not parts:
                 return None
             try:
@@ -109,7 +121,7 @@ class Keeping(Unshared):
     async def _opened(self) -> dict[str, str]:
         for _ in range(2):
             try:
-                parts = await self._thread.call(self._store.open, job_limits.STORE_OPEN_S)
+                parts = await self._thread.call(self._store.open, OPEN_S)
                 self._open = True
                 return parts
             except OtherJob as error:
@@ -148,7 +160,7 @@ class Keeping(Unshared):
         except (ConfigError, OSError, sqlite3.Error, TimeoutError, NodeError) as error:
             self._failed(now, error)
             return True
-        self.again = now + job_limits.STORE_LOOK_S
+        self.again = now + LOOK_S
         self._unsaved.clear()
         for name, value in writing.items():
             if value is None:
@@ -167,7 +179,7 @@ class Keeping(Unshared):
     async def close(self) -> None:
         """Close the file. A failure is one line in the log: what is committed stays so."""
         try:
-            await self._thread.end(self._store.close, job_limits.STORE_S)
+            await self._thread.end(self._store.close, STORE_S)
         except (sqlite3.Error, TimeoutError) as error:
             self._failed(0.0, error)
 
@@ -182,14 +194,14 @@ class Keeping(Unshared):
         self._unsaved = {**dict.fromkeys(held), **self._written, **self._unsaved}
 
     async def _call(self, work: Callable[[], T]) -> T:
-        return await self._thread.call(work, job_limits.STORE_S)
+        return await self._thread.call(work, STORE_S)
 
     def _failed(self, now: float, error: Exception) -> None:
-        self.again = now + job_limits.STORE_AGAIN_S
+        self.again = now + AGAIN_S
         self._counters.store_failures += 1
         if self._counters.durable:
             self._counters.durable = False
-            reason = str(error) or f"no answer within {job_limits.STORE_S:g} s"
+            reason = str(error) or f"no answer within {STORE_S:g} s"
             self._log.error("state_not_stored", file=str(self._store.path), reason=reason)
 
 

@@ -17,13 +17,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, built_in
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.guarded import Guarded, Loaded, Report, plain, plugin_thread
 from taskd_net.manager.threads import described
 from taskd_net.untrusted import shown
+
+LOAD_S: Final = 60.0
+"""Seconds to import a user's plugin and make its first object: large libraries on a slow file system take some 30."""
 
 GROUP: Final = "taskd_net.plugins"
 """The entry-point group; each entry names a class."""
@@ -57,7 +59,7 @@ async def load(
     for place, find in _found(config.plugins, refuse):
         thread = plugin_thread(place)
         try:
-            loaded = await thread.call(partial(_loaded, find), job_limits.PLUGIN_LOAD_S)
+            loaded = await thread.call(partial(_loaded, find), LOAD_S)
             if (other := places.get(loaded.name)) is not None:
                 raise ConfigError(f"there is a plugin {loaded.name} already ({other}); expected another name")
         except BaseException as error:
@@ -65,7 +67,7 @@ async def load(
             thread.abandon()
             if not isinstance(error, Exception):  # the Manager is closed
                 raise
-            within = f"it has not been loaded within {job_limits.PLUGIN_LOAD_S:g} s: {stack}"
+            within = f"it has not been loaded within {LOAD_S:g} s: {stack}"
             refuse(place, within if hangs else described(error))
             continue
         places[loaded.name] = place

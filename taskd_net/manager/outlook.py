@@ -8,8 +8,16 @@ may reach them.
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import Final
 
-from taskd_net import job_limits
+UNSURE_S: Final = 20.0
+"""Seconds without a confirmed lease after which a leader sends its children to look for another one, and twice as many
+before the next time.
+An etcd that restarts takes less, and the mesh's traffic is not touched."""
+
+ALONE_S: Final = 10.0
+"""Seconds without any child after which a leader that has had one leaves the job to a standby, which may reach them.
+Children of a network that has healed, or of a Mgr that was stopped for a moment, are back sooner."""
 
 
 class Step(Enum):
@@ -31,7 +39,7 @@ class Outlook:
         # Time at which it had children last; None before the first one.
         self._seen: float | None = None
         self._unsure: float | None = None
-        self._patience = job_limits.LEADER_UNSURE_S
+        self._patience = UNSURE_S
 
     def look(self, now: float, *, children: bool, decides: bool, lost: bool) -> tuple[Step, float]:
         """Look once.
@@ -47,12 +55,12 @@ class Outlook:
         """
         if children:
             self._seen = now
-        elif decides and self._seen is not None and now - self._seen >= job_limits.LEADER_ALONE_S:
+        elif decides and self._seen is not None and now - self._seen >= ALONE_S:
             return Step.RESIGN, now - self._seen
         if lost:
             return Step.STAND_BY, 0.0
         if decides:
-            self._unsure, self._patience = None, job_limits.LEADER_UNSURE_S
+            self._unsure, self._patience = None, UNSURE_S
         elif self._unsure is None:
             self._unsure = now
         elif now - self._unsure >= self._patience:

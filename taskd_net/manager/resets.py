@@ -13,11 +13,14 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Final
 
-from taskd_net import job_limits
+from taskd_net import limits
 from taskd_net.codes import TaskdNetError
 from taskd_net.jobs.traffic import Reset
 from taskd_net.logger import get_logger
 from taskd_net.manager.threads import described
+
+END_S: Final = 3 * limits.KILLED_S
+"""Seconds for the resets under way when their Manager ends: a hook is killed, then its shell, which is waited for."""
 
 OnReset = Callable[[Reset], Awaitable[bool]]
 """Resets a device; returns whether the device is back. It is cancelled when its time has passed."""
@@ -72,7 +75,7 @@ class Resets:
         for task in tasks:
             task.cancel()
         if tasks:
-            _, left = await asyncio.wait(tasks, timeout=job_limits.RESET_END_S)
+            _, left = await asyncio.wait(tasks, timeout=END_S)
             for task in left:
                 self._log.error("reset_hook_stuck", task=task.get_name())
 
@@ -210,7 +213,7 @@ class _Program:
         with suppress(ProcessLookupError):
             kill()
         with suppress(TimeoutError):
-            async with asyncio.timeout(job_limits.KILLED_S):
+            async with asyncio.timeout(limits.KILLED_S):
                 await self._over.wait()
         return self._over.is_set()
 
@@ -227,7 +230,7 @@ class _Program:
     async def _reaped(self) -> None:
         """Take the exit status of the shell, which has closed its files, so that it does not stay as a zombie."""
         with suppress(ChildProcessError, TimeoutError):
-            async with asyncio.timeout(job_limits.KILLED_S):
+            async with asyncio.timeout(limits.KILLED_S):
                 while not self._is_reaped():  # noqa: ASYNC110 - no event tells of it
                     await asyncio.sleep(REAP_PAUSE_S)
 

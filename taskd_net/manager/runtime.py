@@ -8,9 +8,8 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net import job_limits
 from taskd_net.codes import ArgumentError, NodeClosed
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
@@ -58,6 +57,19 @@ if TYPE_CHECKING:
     from taskd_net.manager.clusterd import Clusterd
     from taskd_net.manager.protection import Protection
     from taskd_net.recover.controller import Controller
+
+SEED_BYTES: Final = 8
+"""Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
+
+COMMANDS_A_TURN: Final = 50
+"""Commands that the Mgr sends in one turn of its event loop: some 10 ms, in which it reads and writes nothing else."""
+
+CLOCK_LOOK_S: Final = 0.5
+"""Seconds between two looks of a Manager at the clock."""
+
+STOPPED_S: Final = 1.5
+"""Seconds between two looks at the clock after which a Manager was stopped, or its event loop held. With a heartbeat's
+second it is less than the least silence that counts, `jobs.snapshot.SILENT_LEAST_S`."""
 
 
 class Manager:
@@ -136,7 +148,7 @@ class Manager:
         try:
             await loading.load(config, self._guarded, self._wake, self._plugin_failed, self._log)
             self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
-            seed = os.urandom(job_limits.SEED_BYTES).hex()
+            seed = os.urandom(SEED_BYTES).hex()
             resumed = await self._resumed(seed)
             self.job = resumed or Job(self._decisions(), seed, self._plugins())
             if self._closing:
@@ -315,7 +327,7 @@ class Manager:
             self._history.move(now)
             self._keeping.move(then, now)
         stopped = then - self._looked
-        if stopped >= job_limits.STOPPED_S:
+        if stopped >= STOPPED_S:
             self._log.warning("manager_was_stopped", seconds=round(stopped))
             then = self._looked
         if then != now:
@@ -327,7 +339,7 @@ class Manager:
     async def _watch_clock(self) -> None:
         """Look at the clock again and again, so that a long time without a look is one without this process."""
         while True:
-            await asyncio.sleep(job_limits.CLOCK_LOOK_S)
+            await asyncio.sleep(CLOCK_LOOK_S)
             self._present()
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
@@ -473,7 +485,7 @@ class Manager:
         for number, command in enumerate(outcome.commands, 1):
             if command.uuid in sending:  # not withdrawn during the commit
                 self._dispatch.send(command)
-            if number % job_limits.COMMANDS_A_TURN == 0:
+            if number % COMMANDS_A_TURN == 0:
                 await asyncio.sleep(0)  # the first are on their way while the others are made
         if (outcome.calls or outcome.replies or outcome.reports) and not await self._keeping.confirmed():
             return

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
-from taskd_net import job_limits
 from taskd_net.core.link_counters import Latency
-from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobCounters, JobView, StreamView
+from taskd_net.job_view import (
+    AGENTS_SHOWN,
+    RANKS_SHOWN,
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    JobCounters,
+    JobView,
+    StreamView,
+)
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
@@ -69,14 +77,16 @@ def job_view(
     )
 
 
-def agent_views(records: Records, outbox: Outbox, silent: Mapping[int, float]) -> tuple[AgentView, ...]:
-    """The views of `job_limits.AGENTS_SHOWN` Agents at most, by rank. `silent`: since when, by rank."""
+def agent_views(
+    records: Records, outbox: Outbox, silent: Mapping[int, float], most: int = AGENTS_SHOWN
+) -> tuple[AgentView, ...]:
+    """The views of `most` Agents at most, by rank. `silent`: since when, by rank."""
     trouble = records.faulty | records.exited
     quiet = silent.keys() - trouble
     first = trouble | quiet | records.asking
     others = (rank for rank in records.agents if rank not in first)
     chosen = chain(sorted(trouble), sorted(quiet), sorted(first - trouble - quiet), others)
-    shown = sorted(islice(chosen, job_limits.AGENTS_SHOWN))
+    shown = sorted(islice(chosen, most))
     return tuple(_view(rank, records, outbox, silent.get(rank, 0.0)) for rank in shown)
 
 
@@ -88,7 +98,7 @@ def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> A
         registered=record.registered,
         asking=rank in records.asking,
         fault=fault is not None,
-        fault_ranks=() if fault is None else tuple(fault.ranks[: job_limits.RANKS_SHOWN]),
+        fault_ranks=() if fault is None else tuple(fault.ranks[:RANKS_SHOWN]),
         fault_at=0.0 if fault is None else fault.at,
         exited=record.exited,
         heartbeat=record.heartbeat,

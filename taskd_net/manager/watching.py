@@ -15,10 +15,22 @@ from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from taskd_net import job_limits
 from taskd_net.codes import NodeError
 from taskd_net.logger import late_logger
 from taskd_net.manager.threads import OwnThread
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the reset file where nothing tells of its changes. A look is one call of `stat`."""
+
+STEP_MS: Final = 100
+"""Milliseconds between two looks of a watching thread at what the kernel has told: a change is seen within 0.2 s, and
+an idle Manager wakes ten times a second for some 20 µs."""
+
+LEAVE_S: Final = 1.0
+"""Seconds that the end of the process waits for a watching thread. More: a disk that hangs holds it up for longer."""
+
+GATHER_MS: Final = 400
+"""Milliseconds for which changes of one folder are taken together at most: an update of a ConfigMap makes several."""
 
 T = TypeVar("T")
 
@@ -35,7 +47,7 @@ def _leave() -> None:
         ended.set()
         thread.stop()
     for thread, _ in watching:
-        thread.join(job_limits.WATCH_LEAVE_S)
+        thread.join(LEAVE_S)
 
 
 async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], None]) -> None:
@@ -77,7 +89,7 @@ async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T]
                 if not told:
                     log.error("file_not_watched", file=path, reason=str(error))
                 told = True
-                await asyncio.sleep(job_limits.RESET_LOOK_S)
+                await asyncio.sleep(LOOK_S)
                 continue
             told = False
             if value is not None:
@@ -101,7 +113,7 @@ def _moments(path: str, ended: threading.Event, *, tells: bool) -> Iterator[bool
                 continue
             except (OSError, RuntimeError, ModuleNotFoundError):
                 """This system cannot watch the folder, has no watch left, or has no `watchfiles`."""
-        ended.wait(job_limits.RESET_LOOK_S)
+        ended.wait(LOOK_S)
 
 
 def _changes(folder: Path, ended: threading.Event) -> Iterator[bool]:
@@ -118,10 +130,10 @@ def _changes(folder: Path, ended: threading.Event) -> Iterator[bool]:
     changes = watchfiles.watch(
         watched[0],
         watch_filter=None,
-        debounce=job_limits.WATCH_GATHER_MS,
-        step=job_limits.WATCH_STEP_MS,
+        debounce=GATHER_MS,
+        step=STEP_MS,
         stop_event=ended,
-        rust_timeout=int(job_limits.RESET_LOOK_S * 1000),
+        rust_timeout=int(LOOK_S * 1000),
         yield_on_timeout=True,
         raise_interrupt=False,
         recursive=False,

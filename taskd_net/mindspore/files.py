@@ -10,9 +10,11 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import job_limits, threads
+from taskd_net import threads
 from taskd_net.bounded_file import read_file
 from taskd_net.logger import late_logger
+from taskd_net.manager import changed_file
+from taskd_net.manager.changed_file import FILE_BYTES
 from taskd_net.manager.config import RESET_FILE
 from taskd_net.mindspore.machine import Files
 
@@ -72,11 +74,11 @@ class Reader:
         if not self._hangs:
             self._asked.put(True)
         try:
-            self._last = self._answers.get(timeout=job_limits.RESET_READ_S if not self._hangs else 0.001)
+            self._last = self._answers.get(timeout=changed_file.READ_S if not self._hangs else 0.001)
             self._hangs = False
         except Empty:
             if not self._hangs:
-                log.warning("reset_files_hang", seconds=job_limits.RESET_READ_S)
+                log.warning("reset_files_hang", seconds=changed_file.READ_S)
             self._hangs = True
         return self._last
 
@@ -84,7 +86,7 @@ class Reader:
         """End the thread. It is not waited for while the file system hangs."""
         self._asked.put(False)
         if not self._hangs:
-            self._thread.join(job_limits.RESET_READ_S)
+            self._thread.join(changed_file.READ_S)
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +111,7 @@ class Reader:
             mode = path.lstat().st_mode
             if not stat.S_ISREG(mode):
                 raise OSError(f"it is no plain file, but {_KINDS.get(stat.S_IFMT(mode), 'another kind')}")
-            data = read_file(path, job_limits.RESET_BYTES, job_limits.RESET_READ_S).data
+            data = read_file(path, FILE_BYTES, changed_file.READ_S).data
         except (FileNotFoundError, NotADirectoryError):
             self._told.pop(path.name, None)
             return None

@@ -9,7 +9,6 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError, Message
 
 from taskd_net.codes import Code, Refusal
-from taskd_net.job_limits import JOB_TEXT_CHARS
 from taskd_net.job_view import (
     AgentView,
     ClusterdView,
@@ -22,6 +21,10 @@ from taskd_net.job_view import (
     StreamView,
 )
 from taskd_net.wire import job_pb2
+
+TEXT_CHARS: Final = 512
+"""Characters of each text in the state of a job that is sent to a caller: a plugin's texts have no bound of their own.
+The widest state has 6 MB then, and 10 MiB are received."""
 
 _VIEWS: Final[Mapping[str, type]] = {
     "Job": JobView,
@@ -82,7 +85,7 @@ def _plain(value: Any) -> Any:
     """A value that fits: a rank is as long as its sender made it, and a text as its plugin."""
     if isinstance(value, str):
         # A lone surrogate of a JSON text has no bytes.
-        return value[:JOB_TEXT_CHARS].encode(errors="replace").decode()
+        return value[:TEXT_CHARS].encode(errors="replace").decode()
     if type(value) is int and value not in _INT64:
         return _INT64[-1] if value > 0 else _INT64[0]
     return value

@@ -27,7 +27,7 @@ from itertools import count
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
 
-from taskd_net import job_limits, threads
+from taskd_net import job_limits, limits, threads
 from taskd_net.codes import TaskdNetError
 from taskd_net.logger import late_logger
 from taskd_net.recover import mindio_process
@@ -307,7 +307,7 @@ class _Process:
         with suppress(Refused):
             self.call("destroy", seconds=seconds)
         self.kill()
-        self._reader.join(job_limits.KILLED_S)  # its port is free then
+        self._reader.join(limits.KILLED_S)  # its port is free then
 
     def kill(self) -> None:
         """End it at once, from any thread."""
@@ -338,7 +338,7 @@ class _Process:
         self.lives = False
         self._popen.kill()
         with suppress(subprocess.TimeoutExpired):  # a driver holds it
-            self._popen.wait(job_limits.KILLED_S)
+            self._popen.wait(limits.KILLED_S)
         if not self._is_ending:
             self._heard(self._popen.returncode, time.monotonic() - self._began)
         self._answers.put(None)

@@ -8,16 +8,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import job_limits
+from taskd_net import limits
 from taskd_net.logger import late_logger
 from taskd_net.torch import guard
+
+GRACE_S: Final = 1.0
+"""Seconds from SIGTERM to SIGKILL for the training processes of an Agent that was killed. None is left after 3 s."""
 
 log: Final = late_logger()
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait until a process has ended, and kill it after some seconds. Returns False for one that outlives that."""
-    for wait in (seconds, job_limits.KILLED_S):
+    for wait in (seconds, limits.KILLED_S):
         try:
             process.wait(wait)
         except subprocess.TimeoutExpired:
@@ -35,7 +38,7 @@ class Guardian:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", guard.__file__, str(job_limits.GUARDIAN_GRACE_S)],
+            [sys.executable, "-I", "-S", guard.__file__, str(GRACE_S)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -55,7 +58,7 @@ class Guardian:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         # A training process that was forked without exec holds the other end, and keeps the guardian.
-        if not ended(self._process, job_limits.GUARDIAN_GRACE_S + job_limits.KILLED_S):
+        if not ended(self._process, GRACE_S + limits.KILLED_S):
             log.error("guardian_stuck", pid=self._process.pid)
 
     def __enter__(self) -> Self:

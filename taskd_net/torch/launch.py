@@ -10,16 +10,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from taskd_net import job_limits
 from taskd_net.api.arguments import LOOPBACK, MGR_PORT, joined
 from taskd_net.manager.config import STATE_FILE
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended
 from taskd_net.torch.patch import patched
+
+MGR_END_S: Final = 10.0
+"""Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""
 
 
 @record
@@ -80,5 +83,5 @@ def _mgr(args: Namespace, nodes: int) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            if ended(process, job_limits.MGR_END_S):
+            if ended(process, MGR_END_S):
                 guardian.release(process.pid)

@@ -22,8 +22,7 @@ from typing import Any, Final, TypeVar
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore
 
-from taskd_net import job_limits
-from taskd_net.api import arguments
+from taskd_net.api import arguments, reporting
 from taskd_net.api.worker import (
     Command,
     destroy_taskd_worker,
@@ -34,6 +33,7 @@ from taskd_net.api.worker import (
     start_taskd_worker,
 )
 from taskd_net.codes import ArgumentTypeError, TaskdNetError
+from taskd_net.job_view import SHOWN_CHARS
 from taskd_net.jobs import epochs
 from taskd_net.jobs.epochs import Part
 from taskd_net.logger import late_logger
@@ -124,7 +124,7 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
                 if not (epoch.ended or lost_a_peer(error)):
                     _failed.append(epoch.group)
                     raise
-                reason = epochs.ENDED if epoch.ended else str(error).partition("\n")[0][: job_limits.SHOWN_CHARS]
+                reason = epochs.ENDED if epoch.ended else str(error).partition("\n")[0][:SHOWN_CHARS]
             gc.collect()
             epoch.group.forget()
             log.info("epoch_left", epoch=epoch.number, reason=reason)
@@ -210,5 +210,5 @@ def _worker(rank: int) -> Iterator[None]:
 def _report(part: Part, reason: str = "") -> None:
     """Tell the Manager, in the background; the Worker repeats it after each of its registrations."""
     body = part.report(reason)
-    timeout = job_limits.REGISTER_EVERY_S
+    timeout = reporting.REGISTER_EVERY_S
     send_to_manager(body.code, body.msg_type, body.message, body.extension, timeout=timeout, wait=False)

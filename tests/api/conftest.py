@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, job_limits, logs, profiling_switch
+from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, logs, profiling_switch
 from taskd_net.api import agent, agent_settings, disk, manager, member, proxy, worker
 from taskd_net.api.pytorch import RESTARTED
 from taskd_net.body import Body
@@ -171,7 +171,7 @@ def until(holds: Callable[[], bool]) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second of an Agent takes a twentieth."""
-    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
+    monkeypatch.setattr(agent, "LOOK_S", 0.05)
     monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 

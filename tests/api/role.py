@@ -9,9 +9,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from taskd_net import api, job_limits
+from taskd_net import api
+from taskd_net.api import reporting
 
-job_limits.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
+reporting.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
 
 
 def manager() -> None:

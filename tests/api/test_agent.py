@@ -9,8 +9,8 @@ import threading
 import grpc
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, job_limits, limits
-from taskd_net.api import agent, agent_messages, arguments
+from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, limits
+from taskd_net.api import agent, agent_messages, agent_settings, arguments
 from taskd_net.api.supervision import Supervisor
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
@@ -87,7 +87,7 @@ def test_workers_learn_that_the_mgr_recovers_in_place(
 def test_worker_that_ends_is_noticed_between_two_looks(
     start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 3600.0)
+    monkeypatch.setattr(agent, "LOOK_S", 3600.0)
     running = start(elastic)
     running.command(210, "2")
     elastic.called()
@@ -106,7 +106,7 @@ def test_worker_of_mindspore_that_ends_is_noticed_between_two_looks(
     start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MONITOR tells their processes at once after each start."""
-    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 3600.0)
+    monkeypatch.setattr(agent, "LOOK_S", 3600.0)
     running = start(msrun)
     running.command(210, "1")
     for lives in range(2):
@@ -199,7 +199,7 @@ def test_graceful_exit(start: Start, msrun: Msrun) -> None:
 def test_graceful_exit_of_workers_that_do_not_end(
     start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "GRACE_EXIT_S", 0.1)
+    monkeypatch.setattr(agent_settings, "GRACE_EXIT_S", 0.1)
     running = start(elastic)
     running.command(210)
     elastic.called()

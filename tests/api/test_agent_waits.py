@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent, agent_settings
+from taskd_net import BlockingNode, NodeConfig, api
+from taskd_net.api import agent, agent_settings, reporting
 from taskd_net.api.agent import Agent
 from taskd_net.api.agent_events import Looked
 from taskd_net.api.ends import Ends
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 
 def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     running = start(msrun)
     uuids: set[str] = set()
     while len(uuids) < 3:
@@ -40,7 +40,7 @@ def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.M
     assert msrun.calls.empty()
 
 
-@pytest.mark.parametrize(("name", "reason"), [("AGENT_JOIN_S", "not joined"), ("AGENT_GO_S", "no go")])
+@pytest.mark.parametrize(("name", "reason"), [("JOIN_S", "not joined"), ("GO_S", "no go")])
 def test_waiting_for_the_mgr_ends(
     name: str,
     reason: str,
@@ -50,8 +50,8 @@ def test_waiting_for_the_mgr_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(job_limits, name, 0.1)
-    if name == "AGENT_JOIN_S":
+    monkeypatch.setattr(agent, name, 0.1)
+    if name == "JOIN_S":
         assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": 1})
         with pytest.raises(SystemExit) as left:
             api.start_taskd_agent()
@@ -66,7 +66,7 @@ def test_fault_without_an_answer(
     start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(job_limits, "FAULT_TIMEOUT_S", (0, 600))
+    monkeypatch.setattr(agent_settings, "FAULT_TIMEOUT_S", (0, 600))
     monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, "0")
     running = start(msrun)
     running.command(210)
@@ -131,7 +131,7 @@ def test_call_that_returns_after_the_end_watches_nothing(
 def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
     start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.2)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.2)
     running = start(msrun)
     assert running.mgr.send(OUR_GO.to_json(), to=AGENT).ok
     msrun.called()

@@ -10,7 +10,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import BlockingNode, api, job_limits, profiling_switch
+from taskd_net import BlockingNode, api, profiling_switch
+from taskd_net.api import attendant as api_attendant
 from taskd_net.api import duties
 from taskd_net.api.duties import Detect, Outcome, Run, stressed, switched
 from taskd_net.body import Body
@@ -39,7 +40,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     """The device of this process; every call has returned afterwards."""
     slow = Slow()
     install(monkeypatch, slow)
-    monkeypatch.setattr(job_limits, "WORKER_BEAT_S", 0.02)
+    monkeypatch.setattr(api_attendant, "BEAT_S", 0.02)
     yield slow
     for _ in range(4):
         slow.go_on.put(0)
@@ -153,7 +154,7 @@ def test_command_that_cannot_be_carried_out(
 def test_profiling_switch_of_the_file_counts_until_the_mgr_sends_one(
     mgr: BlockingNode, near: BlockingNode, tmp_path: Path, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "PROFILING_SWITCH_S", 0.01)
+    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.01)
     path, new = tmp_path / "switch", tmp_path / "new"
     monkeypatch.setenv(profiling_switch.PATH, str(path))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import api, job_limits
+from taskd_net import api
 from taskd_net.api import disk, worker
 from taskd_net.waiting import End
 from tests.api.conftest import SOON, rank_3_of_8, until
@@ -151,7 +151,7 @@ def test_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_worker_keeps_the_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(job_limits, "PROFILING_PRUNE_S", 0.02)
+    monkeypatch.setattr(disk, "PRUNE_S", 0.02)
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
     profiling = tmp_path / "log" / "profiling"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.api.duties import (
+    CALLS_WAITING,
     Answer,
     Detect,
     Duties,
@@ -116,7 +116,7 @@ def test_operations_without_a_uuid_and_those_too_many() -> None:
     duties = Duties(3)
     assert duties.take(Body("ACTION", 204)) == [Ignored("204 has no switchNicUUID")]
     assert duties.take(Body("ACTION", 205)) == [Ignored("205 has no stressTestUUID")]
-    for number in range(job_limits.DEVICE_CALLS_WAITING):
+    for number in range(CALLS_WAITING):
         duties.take(switch(str(number)))
     too_many = Ignored("8 operations wait already")
     assert duties.take(switch("more")) == [too_many, Answer(switched("more", False))]

@@ -16,10 +16,12 @@ from typing import Any, Self
 
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, Position, api, job_limits
+from taskd_net import BlockingNode, Code, NodeConfig, Position, api
 from taskd_net.api import arguments, manager
 from taskd_net.body import Body
+from taskd_net.jobs import outbox
 from taskd_net.jobs.job import Job
+from taskd_net.jobs.records import REPORTS_PER_NODE
 from taskd_net.manager import Succession, runtime
 from taskd_net.observe.document import document
 from taskd_net.waiting import taken
@@ -101,7 +103,7 @@ def test_what_each_node_has_last_reported(running: Future[bool]) -> None:
         for kind in range(100):
             assert worker.send(Body(f"KIND {kind}", 0).to_json(), to="Mgr").ok
         until(lambda: ("KIND 99", 0) in api.last_reports()[position])
-        assert len(api.last_reports()[position]) == job_limits.REPORTS_PER_NODE
+        assert len(api.last_reports()[position]) == REPORTS_PER_NODE
         assert list(reports[position]) == kinds
     assert api.destroy_taskd_manager() and running.result(SOON) is True
     assert api.last_reports() == {}
@@ -174,7 +176,7 @@ def test_agent_that_asks_for_the_go_gets_it(running: Future[bool]) -> None:
 
 
 def test_go_is_given_again_until_it_is_acknowledged(running: Future[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "COMMAND_RETRY_S", 0.01)
+    monkeypatch.setattr(outbox, "COMMAND_RETRY_S", 0.01)
     with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM, inbox=1)) as agent:
         with leaf(NodeConfig.agent(server_rank=6, upstream=UPSTREAM)) as filler:
             assert filler.send("in the way", to="Agent/5").ok

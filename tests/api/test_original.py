@@ -10,8 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, api, job_limits
-from taskd_net.api import agent, agent_settings
+from taskd_net import BlockingNode, NodeConfig, api
+from taskd_net.api import agent, agent_settings, reporting
 from tests.api.conftest import SOON, until
 from tests.api.frameworks import Msrun
 from tests.peers.original.applications import OriginalAgent, OriginalManager, Stage, body
@@ -23,9 +23,9 @@ Serve = Callable[[int, Msrun], Future[object]]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second of an Agent takes a twentieth, and what it repeats it repeats all the time."""
-    monkeypatch.setattr(job_limits, "AGENT_LOOK_S", 0.05)
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
-    monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.05)
+    monkeypatch.setattr(agent, "LOOK_S", 0.05)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "RETRY_S", 0.05)
     monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 

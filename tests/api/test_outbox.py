@@ -9,7 +9,8 @@ from typing import cast
 
 import pytest
 
-from taskd_net import Ack, Code, Node, Position, job_limits
+from taskd_net import Ack, Code, Node, Position
+from taskd_net.api import reporting
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.body import Body
 
@@ -56,7 +57,7 @@ async def running(mgr: Mgr) -> AsyncIterator[Outbox]:
 async def test_reports_are_sent_in_their_order_until_they_are_taken(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.0)
+    monkeypatch.setattr(reporting, "RETRY_S", 0.0)
     mgr = Mgr()
     async with running(mgr) as outbox:
         await outbox.empty()
@@ -71,7 +72,7 @@ async def test_reports_are_sent_in_their_order_until_they_are_taken(
 
 
 async def test_newer_report_replaces_an_older_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.0)
+    monkeypatch.setattr(reporting, "RETRY_S", 0.0)
     mgr = Mgr()
     async with running(mgr) as outbox:
         for message in ("first", "second"):

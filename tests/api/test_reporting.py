@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from taskd_net import BlockingNode, api, job_limits, limits
-from taskd_net.api import worker
+from taskd_net import BlockingNode, api, limits
+from taskd_net.api import reporting, worker
 from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
 from tests.api.processes import Role
@@ -101,7 +101,7 @@ def test_reports_that_nobody_waits_for_arrive_in_order(
 def test_reports_that_wait_are_bounded_in_number_and_time(
     monkeypatch: pytest.MonkeyPatch, failures: Failures, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "REPORTS_WAITING", 20)
+    monkeypatch.setattr(reporting, "REPORTS_WAITING", 20)
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.api import scheduler
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
@@ -57,7 +56,7 @@ def test_schedulers_of_this_process_end_and_nobody_else(start: Children) -> None
 
 
 def test_scheduler_that_stays(start: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "SCHEDULER_GRACE_S", 0.1)
+    monkeypatch.setattr(scheduler, "GRACE_S", 0.1)
     stays = start("MS_SCHED", STAYS)
     scheduler.end_scheduler()
     assert stays.wait(10.0) == -signal.SIGKILL

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, job_limits, limits
+from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
 from taskd_net.api import reporting, worker
 from taskd_net.body import Body
 from taskd_net.driver import Driver
@@ -234,7 +234,7 @@ def test_upstream_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through a Proxy that lives on, so that the Worker's own link knows nothing of it."""
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     rank_3_of_8(monkeypatch)
     listen = f"127.0.0.1:{free_port()}"
     with BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=listen)) as near:
@@ -250,7 +250,7 @@ def test_registration_is_that_of_one_process_and_the_profiling_state_follows_it(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An original Mgr forgets that state with each REGISTER."""
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     started()
     first = mgr.receive(SOON)
     assert api.send_to_manager(1420, "STATUS") and api.send_to_manager(1410, "STATUS", "on", wait=False)
@@ -273,7 +273,7 @@ def test_profiling_state_is_repeated_until_it_is_taken(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one, where the application has reported another one meanwhile."""
-    monkeypatch.setattr(job_limits, "REPORT_RETRY_S", 0.01)
+    monkeypatch.setattr(reporting, "RETRY_S", 0.01)
     codes = [Code.RECV_BUF_BUSY, Code.OK, Code.OK]
     sent: list[str] = []
 
@@ -301,7 +301,7 @@ def test_part_in_an_epoch_and_profiling_state_follow_a_registration(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last of each: a Manager that was restarted has lost them."""
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     started()
     for code, text in ((301, "new"), (1410, ""), (301, "left")):
         assert api.send_to_manager(code, "STATUS", text)
@@ -315,7 +315,7 @@ def test_answers_to_operations_follow_a_registration_while_they_matter(
 ) -> None:
     """An original Mgr that waits for other Workers would forget them."""
     monkeypatch.setitem(reporting._ANSWERED_WITHIN, 205, 0.0)
-    monkeypatch.setattr(job_limits, "REGISTER_EVERY_S", 0.1)
+    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     started()
     switched = Body("ACTION", 204, "switchOK", {"switchNicUUID": "s"})
     assert api.send_to_manager(205, "ACTION", "{}") and api.send_to_manager(1, "ACTION")

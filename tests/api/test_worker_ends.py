@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import BlockingNode, Code, api, job_limits
+from taskd_net import BlockingNode, Code, api, limits
 from taskd_net.api import worker
 from taskd_net.body import Body
 from tests.api.conftest import SOON, Failures, reach, started, take, until
@@ -59,7 +59,7 @@ def test_handler_may_destroy_its_worker(mgr: BlockingNode, near: BlockingNode) -
 def test_destroy_does_not_wait_for_a_handler_without_end(
     mgr: BlockingNode, near: BlockingNode, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "HANDLER_GRACE_S", 0.05)
+    monkeypatch.setattr(limits, "HANDLER_GRACE_S", 0.05)
     go_on, began = threading.Event(), threading.Event()
 
     def work(_: api.Command) -> None:

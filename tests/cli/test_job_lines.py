@@ -7,9 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
-from taskd_net.job_view import AgentView, ClusterdView, DecisionView, JobView, MessageView
+from taskd_net.job_view import (
+    AGENTS_SHOWN,
+    DECISIONS_SHOWN,
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    JobView,
+    MessageView,
+)
 from taskd_net.observe.job_document import job_document
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
@@ -74,20 +81,20 @@ def test_states_of_clusterds_client(state: str, words: str) -> None:
 
 
 def test_many_agents_are_folded_but_those_in_trouble() -> None:
-    agents = tuple(AgentView(rank, True, fault=rank == 500) for rank in range(job_limits.AGENTS_SHOWN))
+    agents = tuple(AgentView(rank, True, fault=rank == 500) for rank in range(AGENTS_SHOWN))
     view = JobView("J", AT, agents=agents, agents_known=5000, agents_in_trouble=1)
     short = [line for line in lines(view) if line.startswith("  ")]
     assert short[0].startswith("  Agent/500  FAULTY: ranks unknown")
     assert len(short) == 1 + AGENTS + 1 and short[-1] == f"  and {5000 - 1 - AGENTS} more"
-    assert f"  and {5000 - job_limits.AGENTS_SHOWN} more" in lines(view, everything=True)
+    assert f"  and {5000 - AGENTS_SHOWN} more" in lines(view, everything=True)
 
 
 def test_many_decisions_are_cut_to_the_last() -> None:
-    decisions = tuple(DecisionView(number, AT, "P", "time") for number in range(job_limits.DECISIONS_KEPT))
+    decisions = tuple(DecisionView(number, AT, "P", "time") for number in range(DECISIONS_SHOWN))
     view = JobView("J", AT, decisions=decisions)
     assert f"DECISIONS  the last {DECISIONS}, oldest first" in lines(view)
     numbers = [line.split()[0] for line in lines(view, everything=True) if line.startswith("  #")]
-    assert numbers == [f"#{number}" for number in range(job_limits.DECISIONS_KEPT)]
+    assert numbers == [f"#{number}" for number in range(DECISIONS_SHOWN)]
 
 
 def test_a_command_to_all_and_a_thousand_commands() -> None:

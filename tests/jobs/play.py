@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome, Restarts
+from taskd_net.limits import SWITCH_NIC_S
 from taskd_net.position import Position
 from tests.jobs.test_records import check
 
@@ -325,7 +326,7 @@ class Play:
             records = self.job.state.records
             for rank in sorted(records.exited | records.faulty):
                 self.register(rank)
-        self.settle(2 * job_limits.SWITCH_NIC_S + 1000.0)  # of a second request behind the first
+        self.settle(2 * SWITCH_NIC_S + 1000.0)  # of a second request behind the first
 
     def end_faults(self) -> None:
         """Everybody is reachable from now on."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import read_event
 from taskd_net.faults.levels import Action, JobKind
@@ -15,6 +15,7 @@ from taskd_net.jobs.device_state import DeviceState, FaultConfig, Task, devices_
 from taskd_net.jobs.devices import Devices, as_bytes, as_texts
 from taskd_net.jobs.events import DeviceEvent, DeviceRanks, FaultFiles
 from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
 from taskd_net.jobs.traffic import StepBegun, StepEnded
 from taskd_net.position import Position
 from tests.jobs.plugins import test_fault_level as levels
@@ -159,7 +160,7 @@ def test_a_request_of_a_rank_without_a_worker_is_not_repeated() -> None:
 
 @pytest.mark.parametrize(
     ("faults", "code", "away", "tries"),
-    [(INFERENCE, L2, "Worker/1/3", job_limits.COMMAND_ATTEMPTS), (GRACE, L5, "Agent/1", 8)],
+    [(INFERENCE, L2, "Worker/1/3", COMMAND_ATTEMPTS), (GRACE, L5, "Agent/1", 8)],
 )
 def test_a_request_is_given_up_and_a_stop_is_not(faults: FaultConfig, code: str, away: str, tries: int) -> None:
     scene = levels.Devices(faults)

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal, SwitchNic
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.outbox import Outbox
+from taskd_net.jobs.job import TICK_PAUSE_S, Job
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S, Outbox
 from taskd_net.jobs.plugins import Plugin, Progress, built_in
 from taskd_net.jobs.records import AgentRecord, WorkerRecord
 from taskd_net.jobs.snapshot import JobConfig, Snapshot
@@ -28,7 +27,7 @@ def test_an_idle_job_has_nothing_to_do() -> None:
 def test_reports_that_come_together_are_looked_at_together() -> None:
     scene = started(0)
     scene.register(1)
-    assert scene.job.wake == scene.job.state.ticked + job_limits.JOB_PAUSE_S
+    assert scene.job.wake == scene.job.state.ticked + TICK_PAUSE_S
 
 
 def test_time_never_goes_back() -> None:
@@ -109,7 +108,7 @@ def test_a_broadcast_is_taken_when_all_registered_receivers_have_it(
     (uuid,) = job.state.outbox.sending
     if few is not None:
         assert job.take(2.0, Acknowledged(uuid, few)) is False
-        assert job.wake == 1.0 + job_limits.COMMAND_RETRY_S, "it goes again"
+        assert job.wake == 1.0 + COMMAND_RETRY_S, "it goes again"
     assert job.take(2.0, Acknowledged(uuid, enough)) is True
     assert not job.state.outbox.sending
     assert job.take(2.0, Acknowledged(uuid, enough)) is False
@@ -152,7 +151,7 @@ def test_an_agent_of_the_original_gets_its_210_in_any_order_of_its_reports(
         if ticks:
             sent.append(scene.tick(0.002))
     scene.away.clear()
-    scene.now += job_limits.COMMAND_RETRY_S
+    scene.now += COMMAND_RETRY_S
     sent += scene.settle()
     found = [command for outcome in sent for command in commands(outcome) if command[0] == "Agent/1"]
     assert ("Agent/1", 210) in found and ("Agent/1", 203) not in found, found
@@ -267,7 +266,7 @@ def test_a_resumed_manager_repeats_nothing_and_gives_the_same_uuids() -> None:
     assert again.tick(scene.now) == first
     after = Job.from_json(scene.job.to_json(), LOCAL)
     assert after.tick(scene.now).commands == []
-    later = after.tick(scene.now + job_limits.COMMAND_RETRY_S)
+    later = after.tick(scene.now + COMMAND_RETRY_S)
     assert later.commands == first.commands, "resends"
 
 
@@ -300,8 +299,8 @@ class Broken(Plugin[None]):
 def lose(job: Job) -> list[str]:
     """Nobody acknowledges anything. The notices of what follows."""
     events: list[str] = []
-    for step in range(job_limits.COMMAND_ATTEMPTS + 1):
-        outcome = job.tick(10.0 + step * job_limits.COMMAND_RETRY_S)
+    for step in range(COMMAND_ATTEMPTS + 1):
+        outcome = job.tick(10.0 + step * COMMAND_RETRY_S)
         events += [notice.event for notice in outcome.notices if "stream" not in notice.event]
     assert job.state.outbox.wake == float("inf")
     return events

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import (
     CallEnded,
@@ -20,6 +19,7 @@ from taskd_net.jobs.events import (
     Subscribed,
     SwitchNic,
 )
+from taskd_net.jobs.job import CONTROLLER_S, FAULT_UNREPORTED_S
 from taskd_net.jobs.open_faults import OpenFaults
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
@@ -186,7 +186,7 @@ def test_a_training_that_does_not_continue_is_restarted(answer: Continued | None
     assert calls(job, MachineReset()) == ["change_strategy continue"]
     restarted = ["restart", "208 Agent/0", "208 Agent/1"]
     if answer is None:
-        assert said(job.tick(job_limits.CONTROLLER_S - 1.0)) == []
+        assert said(job.tick(CONTROLLER_S - 1.0)) == []
         assert said(job.tick(1.0)) == restarted
     else:
         assert calls(job, answer) == restarted
@@ -246,7 +246,7 @@ def test_a_next_order_ends_what_the_manager_does_itself() -> None:
     assert calls(job, MachineReset()) == ["change_strategy continue"]
     assert calls(job, Subscribed(), replace(PAUSE, uuid="q")) == ["stop_train pause"]
     assert calls(job, Continued(False)) == [], "that of the pause before"
-    assert said(job.tick(job_limits.CONTROLLER_S)) == []
+    assert said(job.tick(CONTROLLER_S)) == []
 
 
 def test_a_test_under_way_ends_before_the_training_goes_on() -> None:
@@ -287,8 +287,8 @@ def test_ranks_of_an_agents_fault_are_reported_in_3_seconds() -> None:
     job = scene()
     job.fault(1, 3)
     assert settled(job) == []
-    assert job.job.wake == pytest.approx(job.now + job_limits.FAULT_UNREPORTED_S)
-    assert after(job, job_limits.FAULT_UNREPORTED_S) == [[3]]
+    assert job.job.wake == pytest.approx(job.now + FAULT_UNREPORTED_S)
+    assert after(job, FAULT_UNREPORTED_S) == [[3]]
     assert after(job, 60.0) == []
     assert reported(job, STOP) == []
 
@@ -303,7 +303,7 @@ def test_ranks_of_a_device_are_reported_3_seconds_after_their_213(agent: str) ->
     assert reported(job, ANNOUNCED) == []
     if agent == "dead":
         job.fault(1, 3)
-    assert after(job, job_limits.FAULT_UNREPORTED_S - 0.5) == []
+    assert after(job, FAULT_UNREPORTED_S - 0.5) == []
     assert after(job, 0.5) == [[3]]
     assert after(job, 60.0) == []
     assert reported(job, MachineReset(), Subscribed()) == [[3]]
@@ -407,7 +407,7 @@ def test_the_first_of_ranks_that_have_all_lost_a_peer_is_reported_in_3_seconds()
     job.fault(0, 0, at="1001")
     job.fault(1, 3, at="1000")
     assert settled(job) == []
-    assert after(job, job_limits.FAULT_UNREPORTED_S) == [[3]]
+    assert after(job, FAULT_UNREPORTED_S) == [[3]]
     assert after(job, 60.0) == []
 
 

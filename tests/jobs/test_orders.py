@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net.jobs import orders as jobs_orders
 from taskd_net.jobs.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
-from taskd_net.jobs.job import Job
+from taskd_net.jobs.job import PAUSE_STARTS_S, Job
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call
@@ -73,7 +73,7 @@ def test_job_takes_a_second_global_fault_after_a_retry_has_failed() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "CLUSTERD_ORDERS", 3)
+    monkeypatch.setattr(jobs_orders, "ORDERS_KEPT", 3)
     orders = Orders()
     for uuid in "abcd":
         assert orders.fresh(Signal(uuid, "stopTrain")) is not None
@@ -165,7 +165,7 @@ def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
 
 
 def test_a_pause_of_starts_has_a_bound_also_where_clusterd_stands() -> None:
-    job, bound = paused(), job_limits.PAUSE_STARTS_S
+    job, bound = paused(), PAUSE_STARTS_S
     assert job.state.again == bound
     assert job.tick(bound - 0.1).commands == []
     outcome = job.tick(bound)

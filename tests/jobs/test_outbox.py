@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from taskd_net import job_limits
-from taskd_net.jobs.outbox import INFINITY, Outbox, Sending, uuid_of
+from taskd_net.jobs.outbox import COMMAND_RETRY_S, INFINITY, Outbox, Sending, uuid_of
 from taskd_net.jobs.traffic import Command, Reply
 
 
@@ -24,7 +23,7 @@ def test_an_empty_one_is_never_due() -> None:
 def test_what_is_due_comes_in_the_order_of_the_tries() -> None:
     outbox = box(("a", "Agent/1", 203))
     outbox.add(1.0, Reply("r", "true", "b"))
-    assert outbox.wake == job_limits.COMMAND_RETRY_S
+    assert outbox.wake == COMMAND_RETRY_S
     (first,) = _taken(outbox, 3.5)
     assert (uuid_of(first), first.tries, first.due) == ("a", 2, 6.5)
     assert outbox.wake == 4.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
+from taskd_net.jobs import records as jobs_records
 from taskd_net.jobs.events import Reported
-from taskd_net.jobs.records import UNKNOWN, Records, Taken
+from taskd_net.jobs.records import AGENT_SILENT_S, REPORTS_PER_NODE, UNKNOWN, Records, Taken
 from taskd_net.position import Position
 
 FAULT = '{"fault_ranks": [3], "restart_times": -1}'
@@ -50,14 +51,14 @@ def test_the_last_report_of_each_kind_is_kept() -> None:
 
 def test_kinds_are_bounded() -> None:
     records = Records()
-    for number in range(job_limits.REPORTS_PER_NODE + 1):
+    for number in range(REPORTS_PER_NODE + 1):
         records.take(1.0, said("Worker/0/0", "OTHER", number))
     kept = records.workers[0].reports
-    assert len(kept) == job_limits.REPORTS_PER_NODE and "OTHER/0" not in kept
+    assert len(kept) == REPORTS_PER_NODE and "OTHER/0" not in kept
 
 
 def test_an_agent_without_a_report_is_silent_since_its_last_one() -> None:
-    records, wait = Records(since=0.5), job_limits.AGENT_SILENT_S
+    records, wait = Records(since=0.5), AGENT_SILENT_S
     registered(records, uuid="a")
     records.take(2.0, said("Agent/1", "KEEP_ALIVE", 0))
     records.take(3.0, said("Agent/1", "STATUS", 202, FAULT))
@@ -218,7 +219,7 @@ def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records()
     for src in ("Proxy/1", "Mgr/0", "Agent/x", "Worker/0/x", "Worker/²/1"):
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED
-    monkeypatch.setattr(job_limits, "JOB_NODES", 2)
+    monkeypatch.setattr(jobs_records, "JOB_NODES", 2)
     registered(records, "Agent/1")
     registered(records, "Worker/1/1")
     for src in ("Agent/2", "Worker/1/2"):

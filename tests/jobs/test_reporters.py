@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.faults.events import read_event
 from taskd_net.jobs.device_state import DeviceState, FaultConfig
 from taskd_net.jobs.events import DeviceEvent, DeviceRanks, DeviceReleased, Reported
 from taskd_net.jobs.job import Job
-from taskd_net.jobs.reporters import RegisteredDevices, Reporters
+from taskd_net.jobs.reporters import DEVICES_PER_NODE, RegisteredDevices, Reporters
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.position import Position, tool_ranks
 
@@ -118,9 +117,9 @@ def test_registered_devices_follow_the_agents() -> None:
     assert index.of(DEVICE, records) == frozenset((1, 2))
     register(made, 1, [])
     assert index.of(DEVICE, records) == frozenset((2,)) and not index.of("1/npu-1", records)
-    register(made, 2, [f"host/{number}" for number in range(job_limits.DEVICES_PER_NODE + 1)])
+    register(made, 2, [f"host/{number}" for number in range(DEVICES_PER_NODE + 1)])
     assert not index.of(DEVICE, records)
-    assert len(index.nodes) == job_limits.DEVICES_PER_NODE + 1, "those of node 0 as well"
+    assert len(index.nodes) == DEVICES_PER_NODE + 1, "those of node 0 as well"
 
 
 def test_a_manager_that_goes_on_knows_the_registered_devices() -> None:

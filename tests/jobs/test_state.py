@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.jobs.events import Acknowledged, Signal
 from taskd_net.jobs.job import Job
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
 from taskd_net.jobs.state import SCHEMA
 from tests.jobs.scene import CLUSTERD, LOCAL, Scene, started
 
@@ -107,7 +107,7 @@ def test_a_manager_that_goes_on_sends_again_what_is_on_its_way() -> None:
     for _ in range(2):
         assert job.tick(scene.now + 0.5).commands == [command]
         # However often it was tried, its receivers have to rejoin first.
-        job.state.outbox.sending[command.uuid].tries = job_limits.COMMAND_ATTEMPTS
+        job.state.outbox.sending[command.uuid].tries = COMMAND_ATTEMPTS
         job.go_on(scene.now + 0.5, "v")
     assert (job.state.records.since, job.state.outbox.codes_to("Agent/0")) == (scene.now + 0.5, [210])
     assert (command.uuid, job.state.uuid()) == ("u-1", "v-2"), "a stored state may not have all uuids that were given"

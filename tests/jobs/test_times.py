@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import RetryTime, Signal
-from taskd_net.jobs.job import Job
+from taskd_net.jobs.job import PAUSE_STARTS_S, TICK_PAUSE_S, TIME_STORED_S, Job
 from taskd_net.jobs.outbox import Sending
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.plugins import built_in
@@ -105,7 +104,7 @@ def test_a_stored_state_waits_for_what_was_left(now: float) -> None:
     scene.signal("pauseStartAgent")
     scene.tick(1200.0)
     left = scene.job.state.paused_until - scene.now
-    assert 0.0 < left < job_limits.PAUSE_STARTS_S
+    assert 0.0 < left < PAUSE_STARTS_S
     job = Job.from_json(scene.job.to_json(), CLUSTERD)
     job.state.now = scene.now
     job.go_on(now, "v")
@@ -124,7 +123,7 @@ def test_a_state_from_the_future_is_decided_on_at_once() -> None:
     scene.tick()
     job = Job.from_json(scene.job.to_json(), LOCAL)
     job.go_on(10.0, "v")
-    assert job.wake == 10.0 + job_limits.JOB_PAUSE_S
+    assert job.wake == 10.0 + TICK_PAUSE_S
     assert ("Agent/1", 203) in commands(job.tick(job.wake))
     agent = job.state.records.agents[1]
     assert max(report.at for report in agent.reports.values()) == 10.0
@@ -140,7 +139,7 @@ def test_the_clock_steps_while_the_job_runs() -> None:
     scene.now -= 500.0
     assert scene.job.state.paused_until == pytest.approx(scene.now + left)
     assert scene.job.state.records.since == scene.now
-    assert scene.job.take(scene.now, RetryTime(3)) and scene.job.wake <= scene.now + job_limits.JOB_PAUSE_S
+    assert scene.job.take(scene.now, RetryTime(3)) and scene.job.wake <= scene.now + TICK_PAUSE_S
 
 
 def test_the_time_is_stored_while_something_is_waited_for() -> None:
@@ -148,6 +147,6 @@ def test_the_time_is_stored_while_something_is_waited_for() -> None:
     assert job.wake == math.inf
     job.take(5.0, Signal("u", "pauseStartAgent"))
     job.tick(5.0)
-    assert job.wake == 5.0 + job_limits.TIME_STORED_S
+    assert job.wake == 5.0 + TIME_STORED_S
     job.tick(job.wake)
-    assert job.state.now == 5.0 + job_limits.TIME_STORED_S
+    assert job.state.now == 5.0 + TIME_STORED_S

@@ -12,6 +12,7 @@ import pytest
 from taskd_net import job_limits, profiling_switch
 from taskd_net.body import Body
 from taskd_net.job_view import ClusterdView
+from taskd_net.jobs import job
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
 from taskd_net.recover import rpcs
@@ -465,7 +466,7 @@ async def test_ranks_that_the_stop_does_not_name_are_reported_again(clusterd: Cl
 async def test_a_fault_that_no_framework_reports_is_reported_by_the_manager(
     clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "FAULT_UNREPORTED_S", 0.5)
+    monkeypatch.setattr(job, "FAULT_UNREPORTED_S", 0.5)
     async with (
         managed(config(clusterd, nodes=2, processes_per_node=2)) as (node, _),
         leaves(node, agent(1)) as (one,),

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.logger import get_logger
-from taskd_net.manager.device_files import SeparatedList, read_names, read_ranks
+from taskd_net.manager.device_files import REMOVED_S, SeparatedList, read_names, read_ranks
 from tests.polling import until
 
 
@@ -152,7 +151,7 @@ async def test_a_list_that_is_rewritten_in_place_releases_nothing(tmp_path: Path
     file.write_text("")
     assert seen.list._look() is None
     writing = asyncio.create_task(seen.list.write({"a/1", "a/2", "a/3"}, {"a/1", "a/2"}))
-    await asyncio.sleep(job_limits.REMOVED_S / 2)
+    await asyncio.sleep(REMOVED_S / 2)
     file.write_text("a/2\n")
     await writing
     assert file.read_text() == "a/2,a/3\n" and seen.names == [{"a/2", "a/3"}]

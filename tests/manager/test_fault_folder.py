@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import FaultType
 from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE, FaultRules
+from taskd_net.manager import watching
 from taskd_net.manager.fault_folder import FaultFolder, read_folder
 from tests.fault_levels.scene import CODES, L1, L5, files
 from tests.polling import PATIENCE_S, until
@@ -115,7 +115,7 @@ async def test_by_setting_a_change_waits_for_the_end_of_the_period(
     told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the file system tells of it; and where it does not tell, without the setting."""
-    monkeypatch.setattr(job_limits, "RESET_LOOK_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
     now = [1000.0]
     monkeypatch.setattr("taskd_net.manager.fault_folder.monotonic", lambda: now[0])
     if not told:

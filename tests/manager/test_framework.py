@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net.jobs import job
 from taskd_net.manager import ManagerConfig
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import HandlerController, Reports
@@ -56,7 +56,7 @@ async def test_controller_that_fails_or_hangs_ends_nothing(
                 await each.register()
                 await each.command()
             await until(started.is_set)
-            monkeypatch.setattr(job_limits, "CONTROLLER_S", 0.05)
+            monkeypatch.setattr(job, "CONTROLLER_S", 0.05)
             await one.fault(3)
             assert (await zero.command()).code == 208
             await until(lambda: "TimeoutError" in caplog.text)

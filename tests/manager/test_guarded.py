@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.manager import ManagerConfig
-from taskd_net.manager.guarded import Guarded
+from taskd_net.manager.guarded import FAILURES, Guarded
 from tests.manager.cluster import agent, leaves, managed, worker
 from tests.polling import until
 
@@ -96,16 +95,16 @@ async def test_plugin_that_hangs_or_raises_is_reported_and_then_off(
         assert isinstance(guarded, Guarded)
         await until(lambda: guarded.off)
         assert manager.view().plugins_off == ("Faulty",)
-        assert manager.view().counters.plugin_failures == {"Faulty": job_limits.PLUGIN_FAILURES}
+        assert manager.view().counters.plugin_failures == {"Faulty": FAILURES}
         await one.register()
         assert (await one.command()).code == 210
         await until(lambda: manager.job.wake == float("inf"))
         stream = manager.job.state.streams["Own"]
-        assert (stream.owner, manager.view().counters.plugin_failures["Faulty"]) == ("", job_limits.PLUGIN_FAILURES)
+        assert (stream.owner, manager.view().counters.plugin_failures["Faulty"]) == ("", FAILURES)
         let_go(guarded)
     lines = [record.getMessage() for record in caplog.records]
     failed = [line for line in lines if "event=plugin_failed " in line]
-    assert len(failed) == job_limits.PLUGIN_FAILURES and all(trace in line for line in failed)
+    assert len(failed) == FAILURES and all(trace in line for line in failed)
     assert sum("event=plugin_off " in line for line in lines) == 1
 
 

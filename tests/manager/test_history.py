@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits
-from taskd_net.job_view import JobCounters
+from taskd_net.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters
 from taskd_net.jobs.events import (
     Acknowledged,
     Event,
@@ -64,14 +63,14 @@ def test_answers_are_noted_until_a_command_is_taken_or_lost() -> None:
 
 def test_only_the_last_decisions_and_their_first_commands_are_kept() -> None:
     history = History()
-    for number in range(job_limits.DECISIONS_KEPT + 1):
-        decided(history, *(("A", sent(100 * number + each)) for each in range(job_limits.MESSAGES_SHOWN + 1)))
-    assert [each.number for each in history.decisions] == list(range(2, job_limits.DECISIONS_KEPT + 2))
+    for number in range(DECISIONS_SHOWN + 1):
+        decided(history, *(("A", sent(100 * number + each)) for each in range(MESSAGES_SHOWN + 1)))
+    assert [each.number for each in history.decisions] == list(range(2, DECISIONS_SHOWN + 2))
     assert history.get(1) is None and 1 in history.unsaved, "its part of the state is removed"
     last = history.decisions[-1]
-    assert (len(last.messages), last.sent) == (job_limits.MESSAGES_SHOWN, job_limits.MESSAGES_SHOWN + 1)
+    assert (len(last.messages), last.sent) == (MESSAGES_SHOWN, MESSAGES_SHOWN + 1)
     history.answered("u-0", 0)
-    history.answered(f"u-{100 * job_limits.DECISIONS_KEPT + job_limits.MESSAGES_SHOWN}", 0)
+    history.answered(f"u-{100 * DECISIONS_SHOWN + MESSAGES_SHOWN}", 0)
     assert history.decisions[-1].acknowledged == 1, "also of one that is not shown"
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Node, job_limits
+from taskd_net import Node
 from taskd_net.jobs.plugins import Progress
 from taskd_net.jobs.snapshot import Snapshot
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager import Manager, ManagerConfig, loading
+from taskd_net.manager.guarded import FAILURES
 from taskd_net.manager.threads import OwnThread
 from tests.cli.processes import Command, Daemon
 from tests.manager.cluster import Leaf, agent, leaves, managed
@@ -177,7 +178,7 @@ async def test_each_hostile_plugin_loses_its_own_stream_with_one_line(tmp_path: 
         failed = lines("plugin_failed")
         for name in off:
             reasons = [line["reason"] for line in failed if line["plugin"] == name]
-            assert len(reasons) == job_limits.PLUGIN_FAILURES and re.search(OFF[name][1], reasons[-1]), (name, reasons)
+            assert len(reasons) == FAILURES and re.search(OFF[name][1], reasons[-1]), (name, reasons)
         assert {line["plugin"] for line in lines("plugin_off")} == off
         assert {line["plugin"] for line in failed} == off
         await until(lambda: not children(mgr.pid), 30)
@@ -209,7 +210,7 @@ async def test_call_that_computes_without_end_is_interrupted() -> None:
 async def test_plugin_that_hangs_when_it_is_loaded_is_refused_and_the_others_are_there(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "PLUGIN_LOAD_S", 5.0)
+    monkeypatch.setattr(loading, "LOAD_S", 5.0)
     release: list[Any] = []
     monkeypatch.setattr("builtins._hangs_for_a_test", release, raising=False)
     hang = "import builtins, threading\ngate = threading.Event()\nbuiltins._hangs_for_a_test.append(gate)\n"

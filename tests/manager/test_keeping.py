@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.state import NewerRelease
 from taskd_net.logger import get_logger
-from taskd_net.manager.keeping import Keeping
+from taskd_net.manager import keeping as manager_keeping
+from taskd_net.manager.keeping import AGAIN_S, Keeping
 from taskd_net.manager.store import Store
 
 
@@ -48,7 +48,7 @@ async def test_what_a_full_disk_refused_is_stored_later(
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(Store, "write", full)
-    for now in (2.0, 3.0, 2.0 + job_limits.STORE_AGAIN_S):
+    for now in (2.0, 3.0, 2.0 + AGAIN_S):
         await kept.save(now, {"rest": "2", f"agent/{now:g}": "b"})
     assert (counters.durable, counters.store_failures) == (False, 2), "no attempt in the pause"
     lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -125,7 +125,7 @@ async def test_removed_file_that_cannot_be_made_again_is_written_later(tmp_path:
 async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "STORE_S", 0.05)
+    monkeypatch.setattr(manager_keeping, "STORE_S", 0.05)
     counters, hangs = JobCounters(), threading.Event()
     kept = keeping(tmp_path / "state", counters)
     await kept.load(0.0, dict)
@@ -141,7 +141,7 @@ async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     for now in (1.0, 10.0, 20.0):
         await kept.save(now, {f"agent/{now:g}": "a"})
     assert (counters.durable, counters.store_failures) == (False, 3)
-    monkeypatch.setattr(job_limits, "STORE_S", 5.0)
+    monkeypatch.setattr(manager_keeping, "STORE_S", 5.0)
     hangs.set()
     while kept._thread.busy:
         await kept._thread.call(bool, 5.0)
@@ -175,7 +175,7 @@ async def test_folder_that_cannot_be_written_costs_durability_alone(tmp_path: Pa
     counters = JobCounters()
     kept = keeping(tmp_path / "file" / "state", counters)
     assert await kept.load(0.0, dict) is None
-    assert (counters.durable, kept.again) == (False, job_limits.STORE_AGAIN_S)
+    assert (counters.durable, kept.again) == (False, AGAIN_S)
     await kept.save(100.0, {"rest": "1"})
     assert counters.store_failures == 2
     (tmp_path / "file").unlink()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Node, job_limits
+from taskd_net import Node
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager import clusterd as manager_clusterd
 from taskd_net.recover import rpcs
 from taskd_net.wire import recover_pb2 as wire
 from tests import mindio as double
@@ -225,7 +226,7 @@ async def test_without_clusterd_the_survivors_save_their_checkpoint(job: double.
 async def test_the_survivors_save_their_checkpoint_where_clusterd_sends_no_order(
     job: double.Job, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "MINDIO_CHECKPOINT_S", 0.2)
+    monkeypatch.setattr(manager_clusterd, "MINDIO_CHECKPOINT_S", 0.2)
     config = ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on")
     async with managed(config):
         await trains(job)

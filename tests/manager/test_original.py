@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, Node, NodeConfig, job_limits
+from taskd_net import BlockingNode, Node, NodeConfig
+from taskd_net.jobs import records
 from taskd_net.jobs.events import Event, Signal
 from taskd_net.manager import Manager, ManagerConfig
 from tests.api.conftest import SOON, until
@@ -103,7 +104,7 @@ def test_a_fault_is_one_round(others: Others) -> None:
 def test_an_agent_that_says_nothing_after_an_absence_of_the_manager_is_silent(
     others: Others, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "AGENT_SILENT_S", 2.0)
+    monkeypatch.setattr(records, "AGENT_SILENT_S", 2.0)
     config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
     with deciding(config) as job:
         zero, one = (others(job, rank) for rank in range(2))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.job_limits import LEADER_ALONE_S, LEADER_UNSURE_S
-from taskd_net.manager.outlook import Outlook, Step
+from taskd_net.manager.outlook import ALONE_S, UNSURE_S, Outlook, Step
 
 
 def looks(outlook: Outlook, times: list[float], **seen: bool) -> list[Step]:
@@ -17,19 +16,19 @@ def test_leader_with_its_lease_and_children_goes_on() -> None:
 
 def test_leader_without_children_resigns_if_it_has_had_some() -> None:
     outlook = Outlook()
-    assert set(looks(outlook, [0.0, 10 * LEADER_ALONE_S], children=False)) == {Step.GO_ON}, "nobody has come yet"
+    assert set(looks(outlook, [0.0, 10 * ALONE_S], children=False)) == {Step.GO_ON}, "nobody has come yet"
     looks(outlook, [100.0])
-    last = 100.0 + LEADER_ALONE_S
+    last = 100.0 + ALONE_S
     assert looks(outlook, [last - 0.1], children=False) == [Step.GO_ON]
-    assert outlook.look(last, children=False, decides=True, lost=False) == (Step.RESIGN, LEADER_ALONE_S)
+    assert outlook.look(last, children=False, decides=True, lost=False) == (Step.RESIGN, ALONE_S)
 
 
 def test_leader_without_children_keeps_a_lease_that_is_unclear() -> None:
     """Nobody else can take it, where all of etcd is away."""
     outlook = Outlook()
     looks(outlook, [0.0])
-    assert looks(outlook, [1.0, LEADER_ALONE_S + 1.0], children=False, decides=False) == [Step.GO_ON] * 2
-    assert looks(outlook, [LEADER_ALONE_S + 2.0], children=False) == [Step.RESIGN]
+    assert looks(outlook, [1.0, ALONE_S + 1.0], children=False, decides=False) == [Step.GO_ON] * 2
+    assert looks(outlook, [ALONE_S + 2.0], children=False) == [Step.RESIGN]
 
 
 def test_children_look_elsewhere_less_and_less_often_while_the_lease_is_unclear() -> None:
@@ -39,9 +38,9 @@ def test_children_look_elsewhere_less_and_less_often_while_the_lease_is_unclear(
         for now in range(200)
         if outlook.look(float(now), children=True, decides=False, lost=False)[0] is Step.SEND_ELSEWHERE
     ]
-    assert sent == [LEADER_UNSURE_S, 2 * LEADER_UNSURE_S, 4 * LEADER_UNSURE_S, 8 * LEADER_UNSURE_S]
+    assert sent == [UNSURE_S, 2 * UNSURE_S, 4 * UNSURE_S, 8 * UNSURE_S]
     assert outlook.look(300.0, children=True, decides=True, lost=False) == (Step.GO_ON, 0.0)
-    later = [300.0 + LEADER_UNSURE_S, 301.0 + 2 * LEADER_UNSURE_S]
+    later = [300.0 + UNSURE_S, 301.0 + 2 * UNSURE_S]
     assert looks(outlook, later, decides=False) == [Step.GO_ON, Step.SEND_ELSEWHERE], "it begins from the start"
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.logger import get_logger
-from taskd_net.manager import ManagerConfig
+from taskd_net.manager import ManagerConfig, watching
 from taskd_net.manager.reset_file import ResetFile
 from tests.manager.cluster import SOON, agent, leaves, managed
 from tests.polling import until
@@ -49,7 +48,7 @@ def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "RESET_LOOK_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
     path = tmp_path / "reset.json"
     path.write_text('{"RetryTime": 2}')
     config = ManagerConfig(job_id="J", reset_file=str(path), state=str(tmp_path / "state"))

@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from taskd_net import job_limits
+from taskd_net import limits
 from taskd_net.jobs.traffic import Reset
 from taskd_net.logger import get_logger
+from taskd_net.manager import resets as manager_resets
 from taskd_net.manager.resets import OnReset, Resets, program
 from tests.polling import until
 
@@ -146,7 +147,7 @@ async def test_a_program_that_outlives_sigkill_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in the state D, in which a driver holds it."""
-    monkeypatch.setattr(job_limits, "KILLED_S", 0.1)
+    monkeypatch.setattr(limits, "KILLED_S", 0.1)
     monkeypatch.setattr(os, "kill", lambda *_: None)
     monkeypatch.setattr(os, "killpg", lambda shell, _: _kill(shell, signal.SIGKILL))
     pid = tmp_path / "pid"
@@ -159,7 +160,7 @@ async def test_a_program_that_outlives_sigkill_is_left(
 
 
 async def test_a_hook_that_takes_no_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "RESET_END_S", 0.1)
+    monkeypatch.setattr(manager_resets, "END_S", 0.1)
     over, begun = asyncio.Event(), asyncio.Event()
 
     async def deaf(_: Reset) -> bool:

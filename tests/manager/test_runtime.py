@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net.jobs import outbox
 from taskd_net.jobs.events import Event, RetryTime, Signal, SwitchNic
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
-from taskd_net.manager import ManagerConfig
+from taskd_net.manager import ManagerConfig, runtime
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.kept import NotKept
 from taskd_net.manager.store import Store
@@ -103,7 +103,7 @@ async def test_an_idle_manager_does_not_tick() -> None:
 async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "COMMAND_RETRY_S", 0.5)
+    monkeypatch.setattr(outbox, "COMMAND_RETRY_S", 0.5)
     config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
     async with managed(config) as (node, _), leaves(node, worker(0, 0), worker(1, 8)) as both:
         for each in both:
@@ -200,7 +200,7 @@ async def test_signals_become_commands_and_calls() -> None:
 
 
 async def test_commands_of_a_large_round_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "COMMANDS_A_TURN", 1)
+    monkeypatch.setattr(runtime, "COMMANDS_A_TURN", 1)
     turns: list[int] = []
     turn = 0
     send = Dispatch.send

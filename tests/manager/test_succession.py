@@ -18,7 +18,7 @@ from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import EtcdStore
 from taskd_net.logger import get_logger
-from taskd_net.manager import ManagerConfig, Succession, succession
+from taskd_net.manager import ManagerConfig, Succession, outlook, succession
 from taskd_net.manager.kept import name_of
 from tests.etcd.double import Away, Double
 from tests.manager.cluster import Leaf
@@ -190,7 +190,7 @@ async def test_standby_leaves_the_lease_to_the_leader_after_etcd_was_away(
 async def test_leader_that_stays_cut_off_sends_its_children_to_look_for_another(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "LEADER_UNSURE_S", 0.2)
+    monkeypatch.setattr(outlook, "UNSURE_S", 0.2)
     async with mgr() as (first, old), mgr() as (second, new), agent(first, second) as zero:
         await zero.register()
         before = int((await zero.command()).extension["Term"])
@@ -206,7 +206,7 @@ async def test_leader_that_stays_cut_off_sends_its_children_to_look_for_another(
 async def test_leader_that_has_lost_all_children_leaves_the_job_to_the_standby(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "LEADER_ALONE_S", 0.1)
+    monkeypatch.setattr(outlook, "ALONE_S", 0.1)
     async with mgr() as (first, old), mgr() as (_, new):
         async with agent(first) as zero:
             await zero.register()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from taskd_net import job_limits
-from taskd_net.job_view import AgentView
+from taskd_net.job_view import RANKS_SHOWN, AgentView
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import AgentRecord, Records
@@ -23,22 +20,21 @@ def test_an_agent_with_a_fault_and_a_command() -> None:
     known.agents[0].fault, known.agents[0].heartbeat = Fault(list(range(100)), 7.0), 8.0
     known.faulty.add(0)
     outbox.add(1.0, Command("Agent/0", 208, "2", uuid="a"))
-    ranks = tuple(range(job_limits.RANKS_SHOWN))
+    ranks = tuple(range(RANKS_SHOWN))
     assert agent_views(known, outbox, {}) == (
         AgentView(0, True, fault=True, fault_ranks=ranks, fault_at=7.0, heartbeat=8.0, commands=(208,)),
     )
 
 
-def test_those_in_trouble_are_shown_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "AGENTS_SHOWN", 5)
+def test_those_in_trouble_are_shown_before_others() -> None:
     known = records(100)
     known.exit(90)
     known.asking |= {7, 90}
     known.faulty.add(3)
     known.agents[3].fault = Fault([1], 1.0)
-    shown = agent_views(known, Outbox(), {98: 5.0, 3: 4.0})
+    shown = agent_views(known, Outbox(), {98: 5.0, 3: 4.0}, most=5)
     assert [each.rank for each in shown] == [3, 7, 90, 98, 99]
     assert [each.fault for each in shown] == [True, False, False, False, False]
     known.faulty |= set(range(40, 60))
     assert [each.silent_since for each in shown] == [4.0, 0.0, 0.0, 5.0, 0.0]
-    assert [each.rank for each in agent_views(known, Outbox(), {})] == [3, 40, 41, 42, 43]
+    assert [each.rank for each in agent_views(known, Outbox(), {}, most=5)] == [3, 40, 41, 42, 43]

@@ -16,9 +16,10 @@ from typing import TypeVar
 import pytest
 import watchfiles
 
-from taskd_net import job_limits, profiling_switch
+from taskd_net import profiling_switch
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager import watching as manager_watching
 from taskd_net.manager.watching import watch
 from tests.manager.cluster import SOON, leaves, managed, worker
 
@@ -34,7 +35,7 @@ async def soon(coming: Awaitable[T]) -> T:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks come by time alone, one after another."""
-    monkeypatch.setattr(job_limits, "RESET_LOOK_S", 0.01)
+    monkeypatch.setattr(manager_watching, "LOOK_S", 0.01)
     monkeypatch.setitem(sys.modules, "watchfiles", None)
 
 
@@ -155,7 +156,7 @@ async def test_looks_come_by_time_where_nothing_can_be_watched(
 
 async def test_changes_that_nobody_tells_of_are_seen_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is a link to another folder, as on a file system that tells nothing."""
-    monkeypatch.setattr(job_limits, "RESET_LOOK_S", 0.01)
+    monkeypatch.setattr(manager_watching, "LOOK_S", 0.01)
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import bounded_file, job_limits
+from taskd_net import bounded_file
+from taskd_net.manager import changed_file
+from taskd_net.manager.changed_file import FILE_BYTES
 from taskd_net.mindspore import files
 from taskd_net.mindspore.files import Paths, Reader
 from taskd_net.mindspore.machine import Files
@@ -69,9 +71,9 @@ def test_links_and_other_kinds_are_as_if_missing(
     assert reader.read().reset is None
     assert "but a folder" in caplog.text
     paths.reset.rmdir()
-    paths.reset.write_bytes(b" " * job_limits.RESET_BYTES)
-    assert reader.read().reset == b" " * job_limits.RESET_BYTES
-    paths.reset.write_bytes(b" " * (job_limits.RESET_BYTES + 1))
+    paths.reset.write_bytes(b" " * FILE_BYTES)
+    assert reader.read().reset == b" " * FILE_BYTES
+    paths.reset.write_bytes(b" " * (FILE_BYTES + 1))
     assert reader.read().reset is None
     assert "it has more than 1048576 bytes" in caplog.text
 
@@ -79,7 +81,7 @@ def test_links_and_other_kinds_are_as_if_missing(
 def test_file_system_that_hangs_holds_up_nobody(
     reader: Reader, paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "RESET_READ_S", 0.05)
+    monkeypatch.setattr(changed_file, "READ_S", 0.05)
     paths.reset.write_bytes(b"{}")
     assert reader.read().reset == b"{}"
     goes_on, real = threading.Event(), bounded_file.read_file

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from taskd_net import job_limits, limits
+from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.job_view import (
+    AGENTS_SHOWN,
+    DECISIONS_SHOWN,
+    MESSAGES_SHOWN,
+    RANKS_SHOWN,
     AgentView,
     ClusterdView,
     DecisionView,
@@ -20,6 +24,7 @@ from taskd_net.job_view import (
     StreamView,
 )
 from taskd_net.observe import job_codec as wire
+from taskd_net.observe.job_codec import TEXT_CHARS
 from tests.observe.jobs import IN_ETCD, REFUSED, WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -57,16 +62,14 @@ def test_the_example_has_every_field(kind: type) -> None:
 def test_the_widest_job_fits_into_an_answer() -> None:
     text = "\U0001f600" * 100_000
     number = 10**60
-    agent = AgentView(
-        number, True, True, True, (-number,) * job_limits.RANKS_SHOWN, 1.0, True, 1.0, (203, 208), text, 1.0
-    )
+    agent = AgentView(number, True, True, True, (-number,) * RANKS_SHOWN, 1.0, True, 1.0, (203, 208), text, 1.0)
     message = MessageView(text, 208, text, text, 6001, True)
-    decision = DecisionView(1, 1.0, text, text, (message,) * job_limits.MESSAGES_SHOWN, 1, 1, 1, (text,), number)
+    decision = DecisionView(1, 1.0, text, text, (message,) * MESSAGES_SHOWN, 1, 1, 1, (text,), number)
     view = JobView(
         text,
         streams=(StreamView(text, text, (text,), (text,)),) * 10,
-        agents=(agent,) * job_limits.AGENTS_SHOWN,
-        decisions=(decision,) * job_limits.DECISIONS_KEPT,
+        agents=(agent,) * AGENTS_SHOWN,
+        decisions=(decision,) * DECISIONS_SHOWN,
         restarts_left=number,
         profiling={number: 1},
     )
@@ -74,7 +77,7 @@ def test_the_widest_job_fits_into_an_answer() -> None:
     assert len(data) < limits.RECEIVE_BYTES
     read = wire.read_job(data)
     assert (read.agents[0].rank, read.agents[0].fault_ranks[0]) == (2**63 - 1, -(2**63))
-    assert read.job_id == text[: job_limits.JOB_TEXT_CHARS]
+    assert read.job_id == text[:TEXT_CHARS]
 
 
 @pytest.mark.parametrize(("number", "read"), [(2**63, 2**63 - 1), (-(2**63) - 1, -(2**63)), (2**63 - 1, 2**63 - 1)])

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import observe_limits
-from taskd_net.job_limits import DECISIONS_KEPT
-from taskd_net.job_view import AgentView, DecisionView, JobView
+from taskd_net.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
 from taskd_net.page.panel import panel
 from tests.observe.jobs import WHOLE
 
@@ -22,11 +21,11 @@ def test_agents_in_trouble_and_silent_ones_are_in_it_and_no_others() -> None:
 
 def test_it_is_bounded() -> None:
     agents = tuple(AgentView(rank, exited=True) for rank in range(500))
-    decisions = tuple(DecisionView(number) for number in range(DECISIONS_KEPT))
+    decisions = tuple(DecisionView(number) for number in range(DECISIONS_SHOWN))
     found = panel(JobView(agents=agents, decisions=decisions))
     assert len(found["agents"]) == observe_limits.PAGE_AGENTS
     numbers = [decision["number"] for decision in found["decisions"]]
-    assert numbers == list(range(DECISIONS_KEPT))[-observe_limits.PAGE_DECISIONS :]
+    assert numbers == list(range(DECISIONS_SHOWN))[-observe_limits.PAGE_DECISIONS :]
 
 
 def test_reports_and_looks_change_nothing() -> None:

@@ -8,14 +8,15 @@ import subprocess
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net import limits
+from taskd_net.torch import guardian as torch_guardian
 from taskd_net.torch.guardian import Guardian, ended
 
 
 def test_a_guardian_whose_input_stays_open_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child of the Agent that was forked without exec has the other end of its pipe."""
-    monkeypatch.setattr(job_limits, "GUARDIAN_GRACE_S", 0.1)
-    monkeypatch.setattr(job_limits, "KILLED_S", 0.1)
+    monkeypatch.setattr(torch_guardian, "GRACE_S", 0.1)
+    monkeypatch.setattr(limits, "KILLED_S", 0.1)
     guardian = Guardian()
     assert guardian._process.stdin is not None
     held = os.dup(guardian._process.stdin.fileno())
@@ -28,7 +29,7 @@ def test_a_guardian_whose_input_stays_open_is_killed(monkeypatch: pytest.MonkeyP
 
 def test_a_process_that_outlives_sigkill_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the state D, in which a driver holds it."""
-    monkeypatch.setattr(job_limits, "KILLED_S", 0.1)
+    monkeypatch.setattr(limits, "KILLED_S", 0.1)
     process = subprocess.Popen(["sleep", "600"])
     real = process.kill
     monkeypatch.setattr(process, "kill", lambda: None)

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from taskd_net import api, job_limits
+from taskd_net import api, limits
 from taskd_net.demo.job.terms import BEGAN, COMMAND, LOCAL, PARENT, RESTARTS
 from taskd_net.demo.job.witness import Witness, program
 
@@ -77,7 +77,7 @@ class ElasticAgent:
             if worker.process is not None:
                 worker.process.kill()
                 with suppress(subprocess.TimeoutExpired):
-                    worker.process.wait(job_limits.KILLED_S)
+                    worker.process.wait(limits.KILLED_S)
 
     def restart(self, group: WorkerGroup) -> None:
         """RESTART."""

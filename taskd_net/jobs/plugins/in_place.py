@@ -31,10 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import epochs, traffic
+from taskd_net.jobs import records as jobs_records
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin, restart
@@ -43,6 +44,10 @@ from taskd_net.jobs.plugins.rounds import begin_round, restarts_left
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command, Restarts
+
+TOGETHER_S: Final = 1.0
+"""Seconds after a first failure in which further ones belong to it: Agents of ours report one within 0.1 s, others look
+at their workers once a second."""
 
 _PODS_NUMBER = 4
 """PodReschedulingPlugin's number. Of two plugins with one number the name decides, so this one comes first."""
@@ -125,7 +130,7 @@ class InPlace(Recovery[Gathering]):
         state = self.state
         state.since, state.retry_time = snapshot.now, snapshot.retry_time
         state.until = snapshot.now + snapshot.config.in_place_s
-        state.look = snapshot.now + job_limits.AGENT_SILENT_S
+        state.look = snapshot.now + jobs_records.AGENT_SILENT_S
         failed = {rank for fault in _faults(snapshot).values() for rank in fault.ranks}
         end_epoch(self, snapshot, failed, _cause(snapshot))
 
@@ -137,7 +142,7 @@ class InPlace(Recovery[Gathering]):
             underway = snapshot.outbox.has(traffic.agent(node), vocabulary.RESTART_RANKS)
             if not fresh and underway:
                 continue  # the report is older than the restart
-            if not fresh or state.joining or snapshot.now > state.since + job_limits.IN_PLACE_TOGETHER_S:
+            if not fresh or state.joining or snapshot.now > state.since + TOGETHER_S:
                 return False
             state.restarted |= dict.fromkeys(fresh, node)
             # A second 209 takes the place of one that nobody has acknowledged, so it names the ranks of both.
@@ -185,7 +190,7 @@ class InPlace(Recovery[Gathering]):
         """For each node the time at which it is lost, unless its Agent gives a sign of life until then."""
         agents, since = snapshot.records.agents, max(self.state.since, snapshot.records.since)
         return {
-            node: max(agents[node].heartbeat, since) + job_limits.AGENT_SILENT_S
+            node: max(agents[node].heartbeat, since) + jobs_records.AGENT_SILENT_S
             if node in agents and not agents[node].exited
             else snapshot.now
             for node in nodes

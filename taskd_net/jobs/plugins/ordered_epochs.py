@@ -21,7 +21,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import job_limits
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN
 from taskd_net.jobs.plugins.epoch_commands import (
@@ -34,6 +33,7 @@ from taskd_net.jobs.plugins.epoch_commands import (
     restart,
 )
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
+from taskd_net.jobs.plugins.stop_train import STOP_TRAIN_S
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
@@ -85,7 +85,7 @@ class OrderedEpochs(Plugin[Ordered]):
         """Carry the order out."""
         signal = snapshot.signal
         if self._ends(snapshot):
-            self.state.ended, self.state.until = signal.order, snapshot.now + job_limits.STOP_TRAIN_S
+            self.state.ended, self.state.until = signal.order, snapshot.now + STOP_TRAIN_S
             told = end_epoch(self, snapshot, dead(snapshot), "ClusterD stops the training")
             self.state.leave = snapshot.now + snapshot.config.in_place_s if told else 0.0
         elif self._is_late(snapshot):

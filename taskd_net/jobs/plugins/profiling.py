@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
+
+AGAIN_S: Final = 30.0
+"""Seconds of other profiling states after which the switch is sent again, as with TaskD's Manager."""
 
 STREAM = "ProfilingCollect"
 
@@ -61,4 +64,4 @@ class Profiling(Plugin[Switched]):
             return INFINITY
         if records.profiling.get(switch.state, 0) == workers:
             return INFINITY
-        return snapshot.now if switch.state != self.state.ordered else self.state.at + job_limits.PROFILING_AGAIN_S
+        return snapshot.now if switch.state != self.state.ordered else self.state.at + AGAIN_S

@@ -9,21 +9,24 @@
 ```
 
 The original holds the stream for ever if ClusterD ends the matter without a signal, as its machine may. This one lets
-go after `job_limits.STOP_TRAIN_S`, and when the fault of Agent 0 is overdue, so that the job can be rescheduled.
+go after `STOP_TRAIN_S`, and when the fault of Agent 0 is overdue, so that the job can be rescheduled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import GLOBAL_FAULT, PRE_EXIT, STOP_TRAIN
 from taskd_net.jobs.plugins.actions import RECOVERY, carry_out
 from taskd_net.jobs.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
+
+STOP_TRAIN_S: Final = 1800.0
+"""Seconds after a stopTrain for which the recovery waits for ClusterD's next signal: twice the 15 minutes that ClusterD
+itself waits for a report. Its machine may end without another signal."""
 
 _OURS = (STOP_TRAIN, PRE_EXIT, GLOBAL_FAULT)
 
@@ -58,7 +61,7 @@ class StopTrain(Recovery[Stopped]):
             if signal.signal_type in _OURS:
                 carry_out(self, snapshot)
             if signal.signal_type == STOP_TRAIN:
-                self.state.until = snapshot.now + job_limits.STOP_TRAIN_S
+                self.state.until = snapshot.now + STOP_TRAIN_S
             elif signal.signal_type != PRE_EXIT:
                 self.state.until = 0.0
         holds = snapshot.now < self.state.until and not snapshot.master_overdue

@@ -21,13 +21,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
+from taskd_net.limits import STRESS_TEST_S
 from taskd_net.position import Position
 from taskd_net.untrusted import json_value
 
@@ -128,7 +129,7 @@ class StressTestPlugin(Plugin[Testing]):
 
     def _begin(self, snapshot: Snapshot) -> None:
         request, state = snapshot.stress_test, self.state
-        state.uuid, state.until = request.uuid, snapshot.now + job_limits.STRESS_TEST_S
+        state.uuid, state.until = request.uuid, snapshot.now + STRESS_TEST_S
         for rank, ops in sorted(request.ops.items()):
             worker = snapshot.records.workers.get(rank)
             state.waiting[rank] = Waiting(worker.birth if worker else 0, ops, snapshot.now)

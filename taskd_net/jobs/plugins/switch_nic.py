@@ -19,13 +19,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
+from taskd_net.limits import SWITCH_NIC_S
 
 STREAM = "OMSwitchNicStream"
 UUID = vocabulary.SWITCH_NIC_UUID
@@ -93,7 +94,7 @@ class SwitchNicPlugin(Plugin[Switching]):
 
     def _begin(self, snapshot: Snapshot) -> None:
         request, state = snapshot.switch_nic, self.state
-        state.uuid, state.until = request.uuid, snapshot.now + job_limits.SWITCH_NIC_S
+        state.uuid, state.until = request.uuid, snapshot.now + SWITCH_NIC_S
         state.waiting = {rank: worker.birth for rank, worker in snapshot.records.workers.items()}
         state.failed = not state.waiting or not snapshot.failed_ranks.isdisjoint(state.waiting)
         if not state.failed:

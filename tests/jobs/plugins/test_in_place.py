@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits, limits, vocabulary
+from taskd_net import limits, vocabulary
 from taskd_net.jobs.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING
 from taskd_net.jobs.events import RetryTime
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.outbox import COMMAND_RETRY_S
+from taskd_net.jobs.records import AGENT_SILENT_S
+from taskd_net.jobs.snapshot import IN_PLACE_S, JobConfig
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL, Scene, commands, owner, training
 
 BEGIN, END = ("Worker/All/All", vocabulary.EPOCH_BEGIN), vocabulary.EPOCH_END
@@ -182,11 +184,11 @@ def test_a_rank_that_does_not_come_is_restarted_once() -> None:
     scene.part(NEW, 3)
     scene.part(LEFT, 0, 2, epoch=1)
     scene.tick()
-    scene.now += job_limits.IN_PLACE_S - 1.0
+    scene.now += IN_PLACE_S - 1.0
     beat(scene, 0, 1)
     assert scene.tick().commands == []
     assert [(each.to, each.message) for each in scene.tick(1.0).commands] == [("Agent/0", '["1"]')]
-    scene.now += job_limits.IN_PLACE_S - 1.0
+    scene.now += IN_PLACE_S - 1.0
     beat(scene, 0, 1)
     assert commands(scene.tick(1.0)) == [("Agent/0", 203)], "Agent 0 is the job"
 
@@ -194,7 +196,7 @@ def test_a_rank_that_does_not_come_is_restarted_once() -> None:
 def test_a_rank_of_another_node_that_does_not_come_costs_its_node() -> None:
     scene = failed()
     scene.part(LEFT, 0, 1, 2, epoch=1)
-    scene.now += job_limits.IN_PLACE_S - 1.0
+    scene.now += IN_PLACE_S - 1.0
     beat(scene, 0, 1)
     assert commands(scene.tick(1.0)) == PODS
 
@@ -205,7 +207,7 @@ def test_a_silent_node_is_lost() -> None:
     scene.part(LEFT, 0, 1, epoch=1)
     scene.settle()
     beat(scene, 0)
-    scene.now += job_limits.AGENT_SILENT_S - 1.0
+    scene.now += AGENT_SILENT_S - 1.0
     beat(scene, 0)
     assert scene.tick().commands == []
     assert commands(scene.tick(1.0)) == PODS
@@ -226,7 +228,7 @@ def test_a_lost_agent_0_ends_the_job() -> None:
     scene = training()
     scene.part(LEFT, 2, 3, epoch=1)
     scene.settle()
-    scene.now += job_limits.AGENT_SILENT_S
+    scene.now += AGENT_SILENT_S
     beat(scene, 1)
     outcome = scene.tick()
     assert (commands(outcome), [call.name for call in outcome.calls]) == ([("Agent/0", 203)], ["destroy"])
@@ -241,7 +243,7 @@ def test_a_manager_that_lost_its_state_gives_no_number_twice_and_knows_nodes_by_
     assert commands(scene.tick()) == [("Worker/All/1,2", END)]
     scene.part(LEFT, 1, 2, epoch=7)
     scene.tick()
-    scene.now += job_limits.AGENT_SILENT_S
+    scene.now += AGENT_SILENT_S
     beat(scene, 0)
     assert commands(scene.tick()) == PODS
     assert scene.job.state.records.epochs.number == 7
@@ -294,7 +296,7 @@ def test_an_agent_that_nobody_knows_is_lost() -> None:
     scene.settle()
     scene.part(LEFT, 0, 1, epoch=7)
     scene.settle()
-    assert commands(scene.tick(job_limits.AGENT_SILENT_S)) == PODS
+    assert commands(scene.tick(AGENT_SILENT_S)) == PODS
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -303,7 +305,7 @@ def test_ranks_that_do_not_join_restart_everybody(silent: bool) -> None:
     scene.part(RUNNING, 0, 1, epoch=2)
     scene.part(LEFT, 2, epoch=2)
     scene.tick()
-    scene.now += job_limits.IN_PLACE_S
+    scene.now += IN_PLACE_S
     beat(scene, *((0,) if silent else (0, 1)))
     assert commands(scene.tick()) == (PODS if silent else [("Agent/0", 208), ("Agent/1", 208)])
 
@@ -323,10 +325,10 @@ def test_the_last_beginning_goes_on_until_all_have_it() -> None:
     scene.part(LEFT, 0, 1, 2, epoch=1)
     scene.part(NEW, 3)
     scene.settle()
-    sent = [commands(scene.tick(job_limits.COMMAND_RETRY_S)) for _ in range(6)]
+    sent = [commands(scene.tick(COMMAND_RETRY_S)) for _ in range(6)]
     assert sent[-1] == [BEGIN]
     scene.job.state.records.epochs.number = 3
-    sent = [commands(scene.tick(job_limits.COMMAND_RETRY_S)) for _ in range(6)]
+    sent = [commands(scene.tick(COMMAND_RETRY_S)) for _ in range(6)]
     assert sent[-1] == []
 
 
@@ -336,9 +338,9 @@ def test_a_lost_end_of_an_epoch_is_given_up_and_a_209_goes_on() -> None:
     scene.fault(1, 3)
     scene.settle()
     for _ in range(5):
-        scene.tick(job_limits.COMMAND_RETRY_S)
+        scene.tick(COMMAND_RETRY_S)
         beat(scene, 0, 1)
-    assert [command.code for command in scene.tick(job_limits.COMMAND_RETRY_S).commands] == [209]
+    assert [command.code for command in scene.tick(COMMAND_RETRY_S).commands] == [209]
 
 
 def test_a_long_list_of_ranks_becomes_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits, vocabulary
+from taskd_net import vocabulary
 from taskd_net.jobs import epochs
 from taskd_net.jobs.epochs import FINISHED, LEFT, NEW, RUNNING
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
 from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.jobs.plugins.stop_train import STOP_TRAIN_S
+from taskd_net.jobs.snapshot import IN_PLACE_S, JobConfig
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, commands
 
@@ -92,10 +94,10 @@ def test_a_worker_that_does_not_leave_in_time_is_restarted_once() -> None:
     scene.tick()
     scene.part(LEFT, 0, 2, epoch=1)
     scene.settle()
-    assert scene.job.wake == scene.now + job_limits.IN_PLACE_S
-    (restart,) = scene.tick(job_limits.IN_PLACE_S).commands
+    assert scene.job.wake == scene.now + IN_PLACE_S
+    (restart,) = scene.tick(IN_PLACE_S).commands
     assert (restart.to, restart.code, restart.ranks) == ("Agent/0", 209, [1])
-    assert scene.tick(job_limits.IN_PLACE_S).commands == []
+    assert scene.tick(IN_PLACE_S).commands == []
 
 
 def test_the_next_epoch_waits_for_the_decision_and_for_the_new_process() -> None:
@@ -139,7 +141,7 @@ def test_processes_that_start_while_clusterd_stops_wait_for_half_an_hour_at_most
     scene.settle()
     scene.part(NEW, 0, 1, 2, 3)
     assert commands(scene.tick()) == []
-    assert commands(scene.tick(job_limits.STOP_TRAIN_S)) == [BEGIN]
+    assert commands(scene.tick(STOP_TRAIN_S)) == [BEGIN]
 
 
 def test_a_finished_training_begins_no_epoch() -> None:
@@ -161,7 +163,7 @@ def test_a_lost_end_of_an_epoch_is_given_up() -> None:
     scene.away.add("Worker/All/0,1,2,3")
     scene.signal("stopTrain", "stop_train")
     sent = [command for outcome in [scene.tick(), *(scene.tick(3.0) for _ in range(7))] for command in outcome.commands]
-    assert [command.code for command in sent] == [END] * job_limits.COMMAND_ATTEMPTS
+    assert [command.code for command in sent] == [END] * COMMAND_ATTEMPTS
     assert epochs.RUNNING in scene.job.state.records.epochs.phases
 
 

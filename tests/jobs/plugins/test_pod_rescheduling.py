@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import Acknowledged, RetryTime
+from taskd_net.jobs.outbox import COMMAND_RETRY_S
 from taskd_net.jobs.plugins.rounds import ASSUMED_RESTARTS
+from taskd_net.jobs.snapshot import MASTER_FAULT_S
 from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 
 
@@ -116,7 +117,7 @@ def test_an_agent_that_fails_in_clusterds_round_is_answered_but_agent_0_is_clust
     scene.fault(2, 5, at="1000")
     scene.fault(0, 5, at="1000")
     assert commands(scene.tick()) == [("Agent/2", 203)]
-    scene.tick(job_limits.MASTER_FAULT_S)
+    scene.tick(MASTER_FAULT_S)
     assert scene.job.state.records.exited == {0, 1, 2} and owner(scene) == ""
 
 
@@ -133,12 +134,12 @@ def test_an_agent_whose_acknowledgement_of_the_go_is_lost_is_restarted_with_the_
     scene.away.add("Agent/2")
     scene.register(2)
     scene.settle()
-    scene.tick(job_limits.COMMAND_RETRY_S)
+    scene.tick(COMMAND_RETRY_S)
     scene.fault(1, 3)
     assert commands(scene.tick()) == [("Agent/1", 203), ("Agent/0", 208), ("Agent/2", 208)]
     # It may also be waiting still: 208 means nothing to it then, and the 210 goes on.
     scene.away.clear()
-    assert sorted(commands(scene.tick(job_limits.COMMAND_RETRY_S))) == [("Agent/2", 208), ("Agent/2", 210)]
+    assert sorted(commands(scene.tick(COMMAND_RETRY_S))) == [("Agent/2", 208), ("Agent/2", 210)]
 
 
 def test_a_node_that_the_round_has_replaced_restarts_like_the_others() -> None:

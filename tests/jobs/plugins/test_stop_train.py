@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits
+from taskd_net.jobs.plugins.stop_train import STOP_TRAIN_S
 from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 
@@ -12,8 +12,8 @@ def test_a_stopped_training_waits_half_an_hour_for_clusterd() -> None:
     scene = started(0, config=CLUSTERD)
     scene.signal("stopTrain", "stop_train")
     scene.settle()
-    assert scene.job.state.again == scene.now + job_limits.STOP_TRAIN_S
-    assert (owner(scene), scene.tick(job_limits.STOP_TRAIN_S).calls, owner(scene)) == ("StopTrainPlugin", [], "")
+    assert scene.job.state.again == scene.now + STOP_TRAIN_S
+    assert (owner(scene), scene.tick(STOP_TRAIN_S).calls, owner(scene)) == ("StopTrainPlugin", [], "")
 
 
 @pytest.mark.parametrize("order", ["killMaster", "saveAndExit", "changeStrategy"])

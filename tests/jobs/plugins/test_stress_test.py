@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import MachineReset, StressTest
 from taskd_net.jobs.plugins.stress_test import read_result
 from taskd_net.jobs.traffic import Outcome
+from taskd_net.limits import STRESS_TEST_S
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 OK = '{"rankResult": {"0": {"code": "0", "result": "OK"}}}'
@@ -67,7 +67,7 @@ def test_a_worker_that_dies_is_found_faulty_at_once() -> None:
 
 def test_workers_with_heartbeats_have_fifteen_minutes() -> None:
     scene, _ = begun(0)
-    for _ in range(int(job_limits.STRESS_TEST_S / 2.5) - 1):
+    for _ in range(int(STRESS_TEST_S / 2.5) - 1):
         scene.report("Worker/0/0", "KEEP_ALIVE", 0)
         assert scene.job.tick(scene.now).replies == []
         scene.now += 2.5

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.jobs.events import MachineReset, SwitchNic
+from taskd_net.jobs.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S
 from taskd_net.jobs.traffic import Outcome
+from taskd_net.limits import SWITCH_NIC_S
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 
@@ -69,7 +70,7 @@ def test_a_switch_with_a_dead_worker_does_not_begin() -> None:
 
 def test_patience_ends_after_two_hours() -> None:
     scene, _ = begun(0)
-    assert results([scene.tick(job_limits.SWITCH_NIC_S - 1)]) == []
+    assert results([scene.tick(SWITCH_NIC_S - 1)]) == []
     assert results([scene.tick(1.0)]) == ["false"]
 
 
@@ -80,7 +81,7 @@ def test_without_workers_nothing_was_switched() -> None:
 
 def test_a_command_that_is_lost_has_failed() -> None:
     scene, _ = begun(0, away="Worker/All/All")
-    outcomes = [scene.tick(job_limits.COMMAND_RETRY_S) for _ in range(job_limits.COMMAND_ATTEMPTS)]
+    outcomes = [scene.tick(COMMAND_RETRY_S) for _ in range(COMMAND_ATTEMPTS)]
     assert results(outcomes) == ["false"]
     assert scene.job.state.outbox.wake == float("inf")
 
