@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from taskd_net import limits
 from taskd_net.config import NodeConfig
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from taskd_net.transport.absence import Absence
     from taskd_net.transport.join import Joiner
     from taskd_net.transport.serve import MeshServer
+
+RECORD_CHARACTERS: Final = 64 * 1024 * 1024
+"""Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""
 
 
 class Driver:
@@ -106,7 +109,7 @@ class Driver:
         from taskd_net.record import Record
 
         record = Record(config.record, self.log)
-        Recorder(router, config.router, record.write, limits.RECORD_CHARACTERS)
+        Recorder(router, config.router, record.write, RECORD_CHARACTERS)
         return router, record
 
     def request(self, reply: Callable[[Ack], None]) -> Token:

@@ -16,8 +16,15 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Final
 
-from taskd_net import fork, limits, standard_files, threads
+from taskd_net import fork, standard_files, threads
 from taskd_net.codes import NodeError
+
+WAITING: Final = 1000
+"""Lines of the package's threads that wait for a handler of the application; the oldest goes. Budgets allow some 100 at
+once."""
+
+WAIT_S: Final = 0.1
+"""Seconds that such a thread waits for a handler that is free, so that lines are there when a call returns."""
 
 
 class Own(logging.Handler):
@@ -43,7 +50,7 @@ class _Elsewhere:
 
     def __init__(self) -> None:
         self._changing = fork.Lock()
-        self._lines: deque[tuple[logging.Handler, logging.LogRecord]] = deque(maxlen=limits.LOG_WAITING)
+        self._lines: deque[tuple[logging.Handler, logging.LogRecord]] = deque(maxlen=WAITING)
         self._thread: threading.Thread | None = None
 
     def hand_over(self, handler: logging.Handler, record: logging.LogRecord) -> None:
@@ -62,7 +69,7 @@ class _Elsewhere:
         if thread is None:
             _run(handler, record)
         else:
-            thread.join(limits.LOG_WAIT_S)
+            thread.join(WAIT_S)
 
     def _run(self) -> None:
         while True:
@@ -100,7 +107,7 @@ def _call(handler: logging.Handler, record: logging.LogRecord) -> None:
         return
     elif handler is logging.lastResort:
         descriptor = standard_files.descriptor_of(sys.stderr)
-        if descriptor is None or standard_files.has_room(descriptor, limits.LOG_WAIT_S):
+        if descriptor is None or standard_files.has_room(descriptor, WAIT_S):
             _run(handler, record)
     elif threads.is_own():
         _elsewhere.hand_over(handler, record)

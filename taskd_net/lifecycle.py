@@ -12,6 +12,7 @@ from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.config import AUTO, NodeConfig, require_config
 from taskd_net.driver import Driver
 from taskd_net.links import registry
+from taskd_net.links.grpc_calls import DRAIN_LOOK_S
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
@@ -179,7 +180,7 @@ class Lifecycle(Driver):
         try:
             async with asyncio.timeout_at(give_up_at):
                 while self._busy():  # noqa: ASYNC110 - looked at, not signalled, for the reason given with the limit
-                    await asyncio.sleep(limits.DRAIN_LOOK_S)
+                    await asyncio.sleep(DRAIN_LOOK_S)
         except TimeoutError:
             done = False
         if parent is not None:

@@ -11,6 +11,10 @@ from typing import Final
 
 from taskd_net import limits
 
+PEERS: Final = 8192
+"""Events and peers with a budget of their own, above the children of a large parent. Beyond it all budgets begin again;
+the bound on all peers together stays."""
+
 _PEER = ("child", "src", "reporter", "parent", "peer", "agent", "position", "address", "upstream")
 """The fields that name the peer of an event; the first one counts."""
 
@@ -48,7 +52,7 @@ class LogBudget:
         if by_peer is None or by_all is None:
             self._left_out[name] = self._left_out.get(name, 0) + 1
             return None
-        if len(self._whole_by_peer) >= limits.LOG_PEERS:
+        if len(self._whole_by_peer) >= PEERS:
             self._whole_by_peer = {}
         self._whole_by_peer[key], self._whole[name] = by_peer, by_all
         left_out, self._left_out = self._left_out, {}

@@ -22,6 +22,9 @@ from taskd_net import handlers, limits
 from taskd_net.log_budget import LogBudget
 from taskd_net.untrusted import printable, shown
 
+TRACEBACK_CHARS: Final = 4000
+"""Characters of a traceback in a log line, half of them from its end: some thirty frames."""
+
 _logger: Final = logging.getLogger("taskd_net")
 _logger.callHandlers = handlers.call  # type: ignore[method-assign]
 
@@ -119,8 +122,8 @@ def _value(value: object) -> object:
 
 def _traceback(text: str) -> str:
     """Both ends of a traceback. No line of it begins like a line of the log, whatever the text of the exception."""
-    if len(text) > limits.LOG_TRACEBACK_CHARS:
-        half = limits.LOG_TRACEBACK_CHARS // 2
+    if len(text) > TRACEBACK_CHARS:
+        half = TRACEBACK_CHARS // 2
         text = f"{text[:half]}…\n…{text[-half:]}"
     return "\n".join("  " + printable(line) for line in text.split("\n"))
 

@@ -38,7 +38,7 @@ from typing import Any, Final
 from taskd_net import fork, limits, standard_files
 from taskd_net.bounded_file import open_to_write
 from taskd_net.codes import ConfigError
-from taskd_net.handlers import Own
+from taskd_net.handlers import WAIT_S, Own
 from taskd_net.logger import Event, get_logger
 from taskd_net.standard_files import descriptor_of
 
@@ -162,7 +162,7 @@ class _Console(Own, logging.StreamHandler[Any]):
             return
         try:
             line = f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
-            _write(descriptor, line, 0.0 if self._stopped else limits.LOG_WAIT_S)
+            _write(descriptor, line, 0.0 if self._stopped else WAIT_S)
             self._stopped = False
         except BlockingIOError:
             self._stopped = True
@@ -259,7 +259,7 @@ class _File(Own):
                 if descriptor is None:
                     sys.stderr.write(text)
                 else:
-                    _write(descriptor, text.encode(errors="backslashreplace"), limits.LOG_WAIT_S)
+                    _write(descriptor, text.encode(errors="backslashreplace"), WAIT_S)
 
     def _begin_again(self, descriptor: int) -> None:
         """Make the file again after it was removed, with its folder."""

@@ -14,8 +14,16 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
-from taskd_net.limits import RANK_CHARS, RANKS_PER_LIST, REMEMBERED_CHARS
+from taskd_net.limits import RANKS_PER_LIST
 from taskd_net.untrusted import shown
+
+RANK_CHARS: Final = 64
+"""Characters of a rank, and of the processRank of a node that is no Worker (a start time, at most). Longer ones name
+nobody, and would be remembered with every table that they come into."""
+
+REMEMBERED_CHARS: Final = 256
+"""Characters of a destination or position up to which what was found out about it is remembered: a list of some fifty
+ranks. A sender of ever new ones fills that memory up to its bound."""
 
 ALL: Final = "All"
 NO_PROCESS: Final = "-1"

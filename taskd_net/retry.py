@@ -7,12 +7,20 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from taskd_net import limits
 from taskd_net.chance import chance
 from taskd_net.codes import ArgumentError, ArgumentTypeError
 from taskd_net.core.frame import Ack
 from taskd_net.untrusted import shown
+
+ATTEMPTS: Final = 16
+"""Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, the
+time to notice a frozen node. Attempts that time out take far longer."""
+
+WITHIN_S: Final = 30.0
+"""Seconds for all attempts together, by default: the grace time, in which a restarted node is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,8 @@ class Retry:
         ArgumentError: names the field, its value and what was expected.
     """
 
-    attempts: int = limits.RETRY_ATTEMPTS
-    within: float = limits.RETRY_WITHIN_S
+    attempts: int = ATTEMPTS
+    within: float = WITHIN_S
 
     def __post_init__(self) -> None:
         attempts, within = (getattr(self, field) for field in ("attempts", "within"))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from taskd_net import link_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.untrusted import shown
+
+UPSTREAMS: Final = 8
+"""Addresses of a node's parent. Each costs a round at least one attempt."""
 
 
 def parse(text: str, field: str = "upstream") -> tuple[Address, ...]:
@@ -21,8 +24,8 @@ def parse(text: str, field: str = "upstream") -> tuple[Address, ...]:
         ConfigError: an address is empty, wrong, with port 0 or there twice, or there are too many.
     """
     parts = text.split(",")
-    if len(parts) > link_limits.UPSTREAMS:
-        raise ConfigError(f"{field} has {len(parts)} addresses; expected at most {link_limits.UPSTREAMS}")
+    if len(parts) > UPSTREAMS:
+        raise ConfigError(f"{field} has {len(parts)} addresses; expected at most {UPSTREAMS}")
     found: list[Address] = []
     for part in parts:
         if len(parts) > 1 and not part.strip():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, NodeTimeout, limits
+from taskd_net import BlockingNode, NodeConfig, NodeTimeout, handlers
 from taskd_net.api import destroy_taskd_worker, init_taskd_worker, send_to_manager
 from taskd_net.logger import get_logger
 
@@ -133,7 +133,7 @@ def test_handler_that_waits_for_the_node_whose_line_it_gets_is_answered() -> Non
 def test_lines_of_a_node_are_there_when_its_call_returns() -> None:
     with handler(lambda _: None) as lines, BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")):
         wait_for(lines, "event=listening")
-    assert limits.LOG_WAIT_S < 1.0
+    assert handlers.WAIT_S < 1.0
 
 
 def wait_for(lines: list[str], begin: str) -> None:

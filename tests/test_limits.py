@@ -5,21 +5,37 @@ from __future__ import annotations
 import ast
 import itertools
 from pathlib import Path
-from types import ModuleType
+from typing import Final
 
 import pytest
 
-from taskd_net import job_limits, limits, link_limits, observe_limits
+from taskd_net import limits
+from taskd_net.core import admission, router
 
-MODULES = [limits, link_limits, job_limits, observe_limits]
+PACKAGE: Final = Path(limits.__file__).parent
+ROOMS: Final = ("core", "links", "observe", "tls", "transport", "wire")
+PATHS: Final = sorted(
+    path
+    for path in (*PACKAGE.glob("*.py"), *(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")))
+    if not path.stem.endswith("_pb2") and path.stem != "vocabulary"  # codes of the original, no limits
+)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_every_constant_has_a_reason(module: ModuleType) -> None:
-    source = ast.parse(Path(module.__file__ or "").read_text()).body
-    for before, after in itertools.pairwise(source):
-        if isinstance(before, ast.AnnAssign):
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_every_limit_has_its_unit_and_a_reason(path: Path) -> None:
+    for before, after in itertools.pairwise([*ast.parse(path.read_text()).body, None]):
+        if isinstance(before, ast.AnnAssign) and _is_limit(before):
             assert isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant), ast.unparse(before)
+
+
+def _is_limit(statement: ast.AnnAssign) -> bool:
+    """True for a public constant that is a number, of literals or of other constants."""
+    target, value = statement.target, statement.value
+    if not isinstance(target, ast.Name) or not target.id.isupper() or target.id.startswith("_") or value is None:
+        return False
+    parts = [part for part in ast.walk(value) if isinstance(part, ast.Constant)]
+    plain = not any(isinstance(part, (ast.Call, ast.JoinedStr, ast.Subscript, ast.Tuple)) for part in ast.walk(value))
+    return plain and any(type(part.value) in (int, float) for part in parts)
 
 
 def test_a_receiver_can_refuse_what_a_sender_must_not_send() -> None:
@@ -28,8 +44,8 @@ def test_a_receiver_can_refuse_what_a_sender_must_not_send() -> None:
 
 
 def test_a_hop_gives_up_before_its_parent_does() -> None:
-    assert 0.0 < limits.ACK_TIMEOUT_PER_LEVEL < 1.0 and 0.0 < limits.ACK_BUDGET_PER_HOP < 1.0
-    assert limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PER_LEVEL**6 > 0.7
+    assert 0.0 < router.ACK_TIMEOUT_PER_LEVEL < 1.0 and 0.0 < admission.ACK_BUDGET_PER_HOP < 1.0
+    assert limits.ACK_TIMEOUT_S * router.ACK_TIMEOUT_PER_LEVEL**6 > 0.7
 
 
 def test_pauses_grow_to_their_bound() -> None:

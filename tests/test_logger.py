@@ -9,7 +9,7 @@ import pytest
 from structlog.processors import JSONRenderer
 from structlog.stdlib import ProcessorFormatter
 
-from taskd_net import Position, limits
+from taskd_net import Position, limits, logger
 from taskd_net.logger import Event, get_logger
 
 
@@ -87,7 +87,7 @@ def test_traceback_forges_no_line(caplog: pytest.LogCaptureFixture) -> None:
         get_logger().exception("failed")
     (record,) = caplog.records
     traceback = cast("Event", record.msg)["exception"]
-    assert len(traceback) <= 3 * limits.LOG_TRACEBACK_CHARS and "test_logger.py" in traceback
+    assert len(traceback) <= 3 * logger.TRACEBACK_CHARS and "test_logger.py" in traceback
     assert all(line.startswith("  ") and line.isprintable() for line in traceback.split("\n"))
     # The application's handlers, such as pytest's, get no second copy.
     assert record.exc_info is None and FORGED not in caplog.text

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import limits
+from taskd_net import position as position_module
 from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
 from taskd_net.position import (
     ALL,
@@ -267,7 +268,7 @@ def test_receivers_are_those_whose_role_and_ranks_are_meant(
 
 @pytest.mark.parametrize("role", ["Worker", "Agent", "Proxy"])
 def test_ranks_have_a_length(role: str) -> None:
-    longest = "9" * limits.RANK_CHARS
+    longest = "9" * position_module.RANK_CHARS
     require_node(Position(role, longest, longest))
     with pytest.raises(Refusal) as refused:
         require_node(Position(role, longest + "9", "0"))

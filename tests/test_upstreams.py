@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import ConfigError, NodeConfig, link_limits
+from taskd_net import ConfigError, NodeConfig, upstreams
 from taskd_net.address import Address
 from taskd_net.upstreams import Rounds, parse
 
@@ -26,7 +26,7 @@ def test_addresses_are_read_in_their_order() -> None:
         ("a:1,::1:2", "an IPv6 address goes in brackets"),
         ("a:1,b:0", "upstream is 'b:0': port 0 is not a port to connect to"),
         ("a:1,b:1, a:1", "a:1 is there twice"),
-        (",".join(f"a:{1 + n}" for n in range(link_limits.UPSTREAMS + 1)), "has 9 addresses; expected at most 8"),
+        (",".join(f"a:{1 + n}" for n in range(upstreams.UPSTREAMS + 1)), "has 9 addresses; expected at most 8"),
     ],
 )
 def test_wrong_addresses(text: str, error: str) -> None:
@@ -35,7 +35,7 @@ def test_wrong_addresses(text: str, error: str) -> None:
     assert error in str(refused.value)
 
 
-@given(st.data(), st.integers(1, link_limits.UPSTREAMS))
+@given(st.data(), st.integers(1, upstreams.UPSTREAMS))
 def test_each_address_is_tried_once_in_a_round(data: st.DataObject, count: int) -> None:
     rounds = Rounds(count)
     for _ in range(4):

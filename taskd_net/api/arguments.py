@@ -13,7 +13,7 @@ from typing import Final
 from taskd_net import limits, sending, upstreams
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, ConfigError
-from taskd_net.limits import RANK_CHARS
+from taskd_net.position import RANK_CHARS
 from taskd_net.schema import Kind
 from taskd_net.tls import files as tls_files
 from taskd_net.tls.files import Tls

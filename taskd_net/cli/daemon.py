@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 import uvloop
 
-from taskd_net import ConfigError, Node, NodeConfig, NodeError, limits, logs, threads
+from taskd_net import ConfigError, Node, NodeConfig, NodeError, logs, threads
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
 from taskd_net.cli.lines import say
@@ -31,6 +31,10 @@ from taskd_net.page import StatusPage
 from taskd_net.position import Role
 from taskd_net.reading import Reading
 from taskd_net.schema import Group, Reload
+
+RELOAD_S: Final = 10.0
+"""Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems
+that hang where no time limit of ours reaches."""
 
 T = TypeVar("T")
 
@@ -289,9 +293,9 @@ class Daemon:
         """
         command = self._ctx.command
         assert isinstance(command, DaemonCommand)
-        settings = await in_thread(lambda: command.read_again(self._ctx), limits.RELOAD_S, "reads the settings")
+        settings = await in_thread(lambda: command.read_again(self._ctx), RELOAD_S, "reads the settings")
         changed = sorted(name for name, value in settings.items() if value != self._settings[name])
-        await in_thread(lambda: _start_logging(self._log_file, settings), limits.RELOAD_S, "opens the log")
+        await in_thread(lambda: _start_logging(self._log_file, settings), RELOAD_S, "opens the log")
         self._settings |= {name: settings[name] for name in RELOADED}
         self._log.info("reloaded", changed=",".join(name for name in changed if name in RELOADED))
         if fixed := [name for name in changed if name not in RELOADED]:

@@ -12,7 +12,12 @@ import gc
 import os
 from typing import Final
 
-from taskd_net import link_limits
+FREED_BYTES_KEPT: Final = 64 * 1024 * 1024
+"""Bytes of freed memory that a process of ours keeps: the blocks of a message of 8 MiB on its way, and the share of one
+peer. A training process keeps its own allocator as it is."""
+
+HEAP_BLOCK_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a block up to which freed memory serves it: more than gRPC's buffer for the largest message."""
 
 # `mallopt(3)` has the numbers.
 _TRIM_THRESHOLD: Final = -1
@@ -22,7 +27,7 @@ _OF_THE_USER: Final = frozenset({"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOL
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed memory for the next large message, up to `link_limits.FREED_BYTES_KEPT`.
+    """Keep freed memory for the next large message, up to `FREED_BYTES_KEPT`.
 
     Returns:
         False where the C library has another allocator (musl, macOS), or the user has tuned it by the environment.
@@ -32,10 +37,7 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return bool(
-        mallopt(_MMAP_THRESHOLD, link_limits.HEAP_BLOCK_BYTES)
-        and mallopt(_TRIM_THRESHOLD, link_limits.FREED_BYTES_KEPT)
-    )
+    return bool(mallopt(_MMAP_THRESHOLD, HEAP_BLOCK_BYTES) and mallopt(_TRIM_THRESHOLD, FREED_BYTES_KEPT))
 
 
 def leave_start_uncollected() -> None:

@@ -14,8 +14,11 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import Final
 
-from taskd_net import Message, limits, threads
+from taskd_net import Message, threads
 from taskd_net.untrusted import json_pieces, printable_pieces
+
+RETRY_S: Final = 1.0
+"""Seconds before a line for which the disk had no room is written again."""
 
 STDOUT: Final = 1
 
@@ -79,7 +82,7 @@ class Output:
                 if not waited:
                     waited = True
                     self._tell(self._full)
-                time.sleep(limits.OUTPUT_RETRY_S)
+                time.sleep(RETRY_S)
         return True
 
     def _tell(self, what: Callable[[], object]) -> None:

@@ -12,7 +12,7 @@ from taskd_net import Ack, Code, Position, upstreams
 from taskd_net.cli.settings import tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.codes import describe
-from taskd_net.limits import FAILURES_TOLD
+from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.position import ALL

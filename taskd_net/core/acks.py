@@ -14,8 +14,11 @@ from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Failure, Frame
 from taskd_net.core.ready import Key, Token
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import FAILURES_TOLD
 from taskd_net.position import Position
+
+FAILURES_TOLD: Final = 16
+"""Nodes that the answer to a broadcast names because they did not confirm it: enough to see whose trouble it is. No hop
+passes on more, so an answer takes some hundred bytes whatever the size of the job."""
 
 
 class Origin(NamedTuple):

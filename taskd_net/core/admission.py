@@ -7,6 +7,7 @@ the neighbour repeats broadcasts (`core.quirks`), the message also has to be new
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -23,6 +24,12 @@ from taskd_net.core.ready import EndStream, Reason, ReportViolation
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
 from taskd_net.position import Position
+
+ACK_BUDGET_PER_HOP: Final = 0.95
+"""Share of what is left of a sender's timeout that a hop on the way spends: the rest brings the answer back."""
+
+QUARANTINE_MESSAGES: Final = 256
+"""Messages of one child that wait so; then 5001."""
 
 
 class Admission:
@@ -43,7 +50,7 @@ class Admission:
         self._advertisements = advertisements
         self._decisions = decisions
         self._seen = seen
-        self._quarantine = Quarantine(limits.QUARANTINE_MESSAGES, size)
+        self._quarantine = Quarantine(QUARANTINE_MESSAGES, size)
 
     def is_own(self, now: float, came_from: LinkId, frame: Frame, reply: ReplyTo | None, budget: float | None) -> bool:
         """True if a message may come on a child's link. If not, it waits for an announcement, or is refused."""
@@ -57,9 +64,7 @@ class Admission:
         if claim is Claim.NEVER:
             self._refuse_sender(link, frame, reply)
         elif claim is Claim.ELSEWHERE:
-            wait = (
-                limits.QUARANTINE_S if budget is None else min(limits.QUARANTINE_S, limits.ACK_BUDGET_PER_HOP * budget)
-            )
+            wait = limits.QUARANTINE_S if budget is None else min(limits.QUARANTINE_S, ACK_BUDGET_PER_HOP * budget)
             doubtful = Quarantined(link, frame, reply, budget, now, now + wait)
             if self._quarantine.add(doubtful):
                 self._decisions.schedule.look(self, doubtful.deadline)

@@ -12,11 +12,15 @@ always room for the next one (Choudhury and Hahne, Dynamic queue length threshol
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL
-from taskd_net.limits import LINK_GRANT_BYTES
+
+LINK_GRANT_BYTES: Final = 256 * 1024
+"""Bytes that a link takes out of the pool of all links at least, where that has them: half of a batch, so that few
+messages of a full queue look at the pool."""
 
 
 class Backlog:

@@ -96,7 +96,7 @@ class Ack(NamedTuple):
         detail: words for people; not on the wire, so empty when the answer comes from another node.
         receivers: nodes that have confirmed the message, each counted once. None where that is not known: after a post,
             and where a branch of a broadcast cannot say (the four calls, a node of the original's, an older version).
-        failures: the nodes that did not confirm a broadcast, `limits.FAILURES_TOLD` at most. Empty for a unicast, whose
+        failures: the nodes that did not confirm a broadcast, `acks.FAILURES_TOLD` at most. Empty for a unicast, whose
             `code` and `src` say all of it, and with code 0.
     """
 

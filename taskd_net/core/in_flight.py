@@ -12,8 +12,11 @@ from typing import Final, TypeAlias
 from taskd_net.core.acks import Awaited, Origin, Pending
 from taskd_net.core.frame import Frame
 from taskd_net.core.ready import Key
-from taskd_net.limits import ABANDONED_UUIDS
 from taskd_net.position import Position
+
+ABANDONED_UUIDS: Final = 1024
+"""Messages of one link that nobody waits for any more and whose answers may still come: as many as a leaf has in
+flight."""
 
 INFINITY: Final = float("inf")
 

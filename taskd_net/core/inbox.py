@@ -12,13 +12,22 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from taskd_net import limits
 from taskd_net.core.acks import Awaited, ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
-from taskd_net.limits import INBOX_BYTES, INBOX_SMALL_BYTES
 from taskd_net.position import Position
+
+INBOX_BYTES: Final = 4 * limits.MESSAGE_BYTES
+"""Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill
+every inbox by their number first."""
+
+INBOX_SMALL_BYTES: Final = 4096
+"""Bytes up to which a message is bounded by the number of messages in an inbox alone, 4 MiB at a Mgr. So a sender of
+the largest bodies does not keep those of others out."""
 
 
 @dataclass(slots=True, eq=False)

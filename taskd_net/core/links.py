@@ -20,16 +20,20 @@ from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import (
-    FIGHT_PAUSE_MAX_S,
-    FIGHT_PAUSE_S,
-    FIGHT_S,
-    LEAF_IN_FLIGHT,
-    LINK_FREE_BYTES,
-    SHARED_IN_FLIGHT,
-    VIOLATION_PAUSE_S,
-)
+from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, SHARED_IN_FLIGHT
 from taskd_net.position import Position, Role, require_node
+
+LINK_FREE_BYTES: Final = 16 * 1024
+"""Bytes that may wait on each link beside the bound on all links: some small messages, so that nearly none looks at
+that bound, and 80 MiB for 5,000 links."""
+
+LEAF_IN_FLIGHT: Final = 1024
+"""Messages written to one Worker or Agent and not yet acknowledged. A frozen Worker can occupy no more than this of
+the links above it, which have room for four such."""
+
+VIOLATION_PAUSE_S: Final = 5.0
+"""Seconds before the next stream of a neighbour, after one that has broken the bounds of a link. To read such an item
+stops the loop for 10 to 25 ms, most of it in gRPC, so a neighbour that goes on delays one message in 200."""
 
 UP: Final[LinkId] = 0
 """The id of the link to the parent. Children's ids are positive."""

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final, cast
 
-from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import Origin, ReplyTo, Send
-from taskd_net.core.admission import Admission
+from taskd_net.core.admission import ACK_BUDGET_PER_HOP, Admission
 from taskd_net.core.advertisements import Advertisements
 from taskd_net.core.answers import Answers
 from taskd_net.core.delivery import Delivery
@@ -27,6 +26,11 @@ from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
 from taskd_net.position import Position, Role
+
+ORIGINAL_CALL_S: Final = 8.0
+"""Seconds for which this node tries to bring a child's message to the Mgr, where the child takes any answer for its
+delivery: an Agent of the original's reports a fault three times, 1 s apart, and never again. Its calls have no
+deadline. A Mgr that was killed is back by then, and so is a Proxy that lost its parent."""
 
 LARGE: Final = 4096
 """Bytes from which on a message counts towards its child's quota of bytes."""
@@ -321,7 +325,7 @@ class Messages(Answers):
     def _patience(self, budget: float | None) -> tuple[float, float]:
         """Seconds that this node awaits an answer, from above and from below."""
         patience = self._ack_timeout
-        up = limits.ACK_BUDGET_PER_HOP * (patience if budget is None or budget > patience else budget)
+        up = ACK_BUDGET_PER_HOP * (patience if budget is None or budget > patience else budget)
         return up, self._hop_timeout if budget is None or up > self._hop_timeout else up
 
     def _arrive(self, now: float, came_from: LinkId, frame: Frame, reply: ReplyTo | None, budget: float | None) -> None:
@@ -338,12 +342,10 @@ class Messages(Answers):
                     self._forwarding.hand_on(now, came_from, frame, plan, reply)
                 elif hop is not None and hop is self._up and self._tries_for(came_from, frame):
                     # It waits for the way to the Mgr, and is repeated, as if it were this node's own.
-                    self._begin(now, Send(frame, FOR_CHILD, now + limits.ORIGINAL_CALL_S, asker=reply))
+                    self._begin(now, Send(frame, FOR_CHILD, now + ORIGINAL_CALL_S, asker=reply))
                 elif hop is not None and hop.quirks is not None and hop.quirks.turn and budget is not None:
                     # Its turn may come late; how late, only the sender's patience says.
-                    self._forwarding.carry_one(
-                        now, came_from, frame, hop, reply, now + limits.ACK_BUDGET_PER_HOP * budget
-                    )
+                    self._forwarding.carry_one(now, came_from, frame, hop, reply, now + ACK_BUDGET_PER_HOP * budget)
                 else:
                     deadline = now + (up if hop is self._up else down)
                     self._forwarding.carry_one(now, came_from, frame, hop, reply, deadline)

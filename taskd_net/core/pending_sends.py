@@ -18,8 +18,12 @@ from taskd_net.core.advertisements import Advertisements
 from taskd_net.core.frame import Ack
 from taskd_net.core.schedule import Schedule
 from taskd_net.core.topology import LOCAL, Topology
-from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S, TRIAL_LEAST_S
+from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S
 from taskd_net.position import Destination, Position
+
+TRIAL_LEAST_S: Final = 0.1
+"""Seconds that a send which waits for the join has left at least when it is tried again: the parent's answer, which is
+there after a millisecond, may take as long on a busy machine."""
 
 INFINITY: Final = float("inf")
 

@@ -11,6 +11,7 @@ Sources: docs/contract.md, section 4 (the next hop), section 5 (delivery), secti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from taskd_net import limits
 from taskd_net.codes import Code, Refusal
@@ -37,6 +38,23 @@ from taskd_net.core.sweep import Sweep
 from taskd_net.core.topology import Topology
 from taskd_net.position import Position
 
+ACK_TIMEOUT_PER_LEVEL: Final = 0.8
+"""Factor on the ack timeout per level below the Mgr: a Proxy gives up, and can say who did not answer, before its
+parent gives up on the Proxy. Six levels still leave 0.8 s."""
+
+ACK_TIMEOUT_LEVELS: Final = 10
+"""Levels that shorten the ack timeout: a parent may say any depth. Ten leave 0.3 s."""
+
+COPIES_WRITTEN: Final = 2
+"""Times that the bytes of a message are held while it is written: the batch, and gRPC's copy."""
+
+ANSWERS_UNTAKEN: Final = 2 * limits.SHARED_IN_FLIGHT
+"""Answers that wait for one neighbour beyond its quota of messages; then its stream ends. An honest neighbour awaits no
+more than SHARED_IN_FLIGHT, and may have given up on as many. With the default quota, 16,384 answers take some 7 MiB."""
+
+COPIES_S: Final = 10.0
+"""Seconds for which a broadcast is known that a neighbour sends once for each receiver. A later resend is intended."""
+
 
 class Router(Messages):
     """One node's decisions.
@@ -52,9 +70,11 @@ class Router(Messages):
         # The Mgr stands for a parent that has not named itself yet.
         self._up = Link(UP, Position.mgr()) if upstream else None
         self.children = Children(config.max_children, config.registration_hold, config.grace)
-        self._topology = Topology(position, self._up, self.children, config.job, config.limits)
+        self._topology = Topology(
+            position, self._up, self.children, config.job, config.limits, config.routes, config.routes_slice
+        )
         self.quota = Quota(config.limits)
-        self._most_unanswered = config.limits.child_messages + limits.ANSWERS_UNTAKEN
+        self._most_unanswered = config.limits.child_messages + ANSWERS_UNTAKEN
         # As many messages again were refused, and their answers are not taken.
         self._most_of_all = 2 * config.limits.total_messages
         self.limits = config.limits
@@ -73,9 +93,9 @@ class Router(Messages):
         )
         decisions.ended = self._sends.ended
         self._delivery = Delivery(self.door, decisions, config.inbox_wait, config.confirms)
-        seen = Copies(config.dedup_window, limits.COPIES_S)
+        seen = Copies(config.dedup_window, COPIES_S)
         self._admission = Admission(self._topology, self._advertisements, decisions, seen, config.link_bytes)
-        most = config.limits.total_bytes // limits.COPIES_WRITTEN
+        most = config.limits.total_bytes // COPIES_WRITTEN
         self._forwarding = Forwarding(
             self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes, most
         )
@@ -266,8 +286,8 @@ class Router(Messages):
         up.since = now
         up.streams += 1
         self._advertisements.came_up(withdraws, quirks, told)
-        levels = min(depth, limits.ACK_TIMEOUT_LEVELS)
-        self._hop_timeout = self._config.ack_timeout * limits.ACK_TIMEOUT_PER_LEVEL**levels
+        levels = min(depth, ACK_TIMEOUT_LEVELS)
+        self._hop_timeout = self._config.ack_timeout * ACK_TIMEOUT_PER_LEVEL**levels
         self._sends.look_again()
         self._send_ready(now)
         return self._take()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskd_net import limits
+from taskd_net.core.topology import ROUTES, ROUTES_SLICE
 from taskd_net.peer_limits import DEFAULT, Limits
 
 
@@ -24,6 +25,7 @@ class RouterConfig:
         job: the job that certificates have to name.
         confirms: the application confirms the messages in its inbox, and senders are answered only then.
         limits: bounds on a peer's fields and its share of the node.
+        routes, routes_slice: as in `core.topology`.
     """
 
     inbox: int = 8
@@ -38,3 +40,5 @@ class RouterConfig:
     job: str = ""
     confirms: bool = False
     limits: Limits = DEFAULT
+    routes: int = ROUTES
+    routes_slice: int = ROUTES_SLICE

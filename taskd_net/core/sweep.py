@@ -5,7 +5,6 @@ A stale route is harmless until its turn comes: it leads where the node was a mo
 
 from __future__ import annotations
 
-from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.core.schedule import INFINITY, Schedule
@@ -36,7 +35,7 @@ class Sweep:
     def take_slice(self) -> list[Position]:
         """Withdraw a slice. Returns the nodes that have no route any more."""
         gone: list[Position] = []
-        left = limits.ROUTES_SLICE
+        left = self._topology.routes_slice
         for link_id in list(self._links):
             link = self._topology.link(link_id)
             if link is not None and left > 0:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
@@ -15,6 +14,16 @@ from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination, Position, Role, require_node
+
+ROUTES_SLICE: Final = 256
+"""Positions of announcements that are taken in, and routes that are withdrawn, in one go: some 3 ms, for which messages
+wait. Larger announcements are taken in by slices, and messages pass between two of them."""
+
+ROUTES: Final = 262_144
+"""Nodes behind all children of a node, some 130 MiB; more if the user lets a single child have more."""
+
+ROUTES_SHARES: Final = 4
+"""Children that may each lead to as many nodes as a single one may."""
 
 LOCAL: Final[LinkId] = -1
 """The link id of messages from this node's own application."""
@@ -60,14 +69,25 @@ class Topology:
         children: the registry of children.
         job: the name of the job, which certificates bind positions to.
         bounds: for each child.
+        routes: nodes behind all children.
+        routes_slice: routes that are withdrawn in one go.
     """
 
     def __init__(
-        self, position: Position, up: Link | None, children: Children, job: str = "", bounds: Limits = DEFAULT
+        self,
+        position: Position,
+        up: Link | None,
+        children: Children,
+        job: str = "",
+        bounds: Limits = DEFAULT,
+        routes: int = ROUTES,
+        routes_slice: int = ROUTES_SLICE,
     ) -> None:
         require_node(position)
         self._job = job
         self._limits = bounds
+        self._most_routes = max(routes, ROUTES_SHARES * bounds.routes_per_child)
+        self.routes_slice = routes_slice
         self.position = position
         self.identity = position.identity
         self.up = up
@@ -251,8 +271,7 @@ class Topology:
         A child may claim as many as are left for all. So the next one has room.
         """
         claimed, alone = self.routes.claimed(link.id), self._limits.routes_per_child
-        whole = max(limits.ROUTES, limits.ROUTES_SHARES * alone)
-        return min(alone - claimed, (whole - self.routes.total - claimed) // 2)
+        return min(alone - claimed, (self._most_routes - self.routes.total - claimed) // 2)
 
     def claim(self, link: Link, sender: Position) -> Claim:
         """The relation between a message's sender, by identity, and the child that delivers the message."""
@@ -294,7 +313,7 @@ class Topology:
             For each the link once it is forgotten, and the nodes that lost their route.
         """
         expired: list[tuple[Link | None, list[Position]]] = []
-        left = limits.ROUTES_SLICE
+        left = self.routes_slice
         for link in self.children.expired(now):
             oldest = self.routes.oldest(link.id, left)
             left -= len(oldest)

@@ -16,8 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.limits import UUID_FLOWS
 from taskd_net.position import Position
+
+UUID_FLOWS: Final = 65_536
+"""Destinations whose messages a sender numbers one by one: every node of a large job. Beyond it all begin again with
+new flows, which costs receivers some memory and nothing else."""
 
 _MARK: Final = "tn1-"
 _NOISE: Final = 16

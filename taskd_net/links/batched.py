@@ -27,19 +27,36 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import LARGE_WRITE_BYTES
-from taskd_net.link_limits import (
-    ANSWERS_AT_ONCE,
-    BATCH_BYTES,
-    BATCH_MESSAGES,
-    BATCHES_AHEAD,
-    BATCHES_CONFIRMED,
-)
+from taskd_net.links.large_writes import LARGE_WRITE_BYTES
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.position import Position
 from taskd_net.wire import codec
-from taskd_net.wire.batches import FEW_ANSWERS, batch_parts, branch_of, move_surplus, read_branches, split_batch
+from taskd_net.wire.batches import (
+    BATCH_MESSAGES,
+    FEW_ANSWERS,
+    batch_parts,
+    branch_of,
+    move_surplus,
+    read_branches,
+    split_batch,
+)
 from taskd_net.wire.link_pb2 import Batch
+
+BATCH_BYTES: Final = 512 * 1024
+"""Bytes of the messages in one batch; a larger message goes alone. Bodies of 64 KiB are about twice as fast eight in a
+batch as one by one (docs/performance.md). More would delay the messages behind a batch more."""
+
+ANSWERS_AT_ONCE: Final = 256
+"""Acks of a batch that are read in one go, some 2 ms; then other links have their turn."""
+
+BATCHES_AHEAD: Final = 4
+"""Batches that an end of a batched link writes ahead of what the other end has taken in. Without this bound a steady
+stream of single messages piles up before a busy receiver as many small batches, whose cost lets it fall further behind:
+4,000 messages a second then took 20 to 190 ms each, with it 2 ms (docs/performance.md). More: the pile is that much
+longer; fewer: an end would have to confirm each batch by one of its own."""
+
+BATCHES_CONFIRMED: Final = 2
+"""Batches after which an end says so by itself, if nothing else goes back: before the other end has to wait."""
 
 # Values of `joined` in a batch (`proto/link.proto`).
 _JOINED: Final = 1
@@ -51,7 +68,9 @@ _NOTHING: Final = (0, 0, 0)
 _data: Final = attrgetter("data")
 
 NAME: Final = "batched"
+
 PROBED: Final = 1
+"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
 
 
 class BatchedLink(Session[bytes]):

@@ -20,24 +20,16 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import LARGE_WRITE_BYTES
-from taskd_net.link_limits import (
-    BATCHES_AHEAD,
-    DIRECT_BATCH_BYTES,
-    DIRECT_LARGE_AHEAD,
-    DIRECT_PIECE,
-    DIRECT_PIECES,
-    DIRECT_PIECES_AHEAD,
-)
-from taskd_net.links.batched import BatchedLink
+from taskd_net.links.batched import BATCHES_AHEAD, BatchedLink
 from taskd_net.links.direct_requests import Beside
 from taskd_net.links.direct_socket import DirectSocket
-from taskd_net.links.large_writes import LargeWriter
+from taskd_net.links.large_writes import LARGE_WRITE_BYTES, LargeWriter
 from taskd_net.links.peer import Peer
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
 from taskd_net.position import Position
 from taskd_net.wire import codec
+from taskd_net.wire.batches import DIRECT_BATCH_BYTES
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.socket_frames import (
     FrameError,
@@ -49,11 +41,27 @@ from taskd_net.wire.socket_frames import (
     write_message,
 )
 
+LARGE_AHEAD: Final = 2
+"""Batches ahead of the other end beyond which none of more than BATCH_BYTES is written: what lies between two processes
+then stays in the processor's cache. At least BATCHES_CONFIRMED, or a link without answers would stand still."""
+
+PIECE: Final = 32
+"""Messages or answers of a direct link that leave before the turn of the loop is over. Fewer: each piece costs some
+40 µs at every hop. More: with 64 messages in flight one node works at a time, and a fifth of the rate is lost."""
+
+PIECES_AHEAD: Final = 2
+"""Batches ahead of the other end from which on a piece is larger: every node has one to work on."""
+
+PIECES: Final = 64
+"""Messages of such a piece, and in one batch at most: with 256 in flight a fifth more than with pieces of 32."""
+
 KEY: Final = "taskd-net-direct"
 """The key of a parent's offer, in its answer to Register."""
 
 NAME: Final = "direct"
+
 PROBED: Final = 4
+"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
 
 _FINISH: Final = write_frame(Kind.END)
 _PONG: Final = write_frame(Kind.PONG)
@@ -80,7 +88,7 @@ class DirectLink(BatchedLink):
     """
 
     kind, probed = NAME, PROBED
-    most_messages = DIRECT_PIECES
+    most_messages = PIECES
     most_bytes = DIRECT_BATCH_BYTES
 
     def __init__(self, host: Host, link: LinkId, peer: Position, pipe: DirectSocket, **more: Any) -> None:
@@ -88,7 +96,7 @@ class DirectLink(BatchedLink):
         self._socket = pipe
         self._beside: Beside | None = None
         self.unsaid: list[bytes] = []
-        self._large = LargeWriter(self._flushes.large, DIRECT_LARGE_AHEAD)
+        self._large = LargeWriter(self._flushes.large, LARGE_AHEAD)
         self._asleep = self._loop.create_future()
         self._ended = asyncio.Event()
         # The kernel has not all of the batch under way.
@@ -135,7 +143,7 @@ class DirectLink(BatchedLink):
             self._write_alone(writes)
             return
         super().write(writes)
-        piece = DIRECT_PIECE if self._ahead < DIRECT_PIECES_AHEAD else DIRECT_PIECES
+        piece = PIECE if self._ahead < PIECES_AHEAD else PIECES
         if (len(self._frames) >= piece or self._answers >= piece) and not self._held:
             self._write_batches()
 

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
-from taskd_net import limits, link_limits
+from taskd_net import limits, log_budget
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
@@ -31,6 +31,18 @@ from taskd_net.links.remote import Caller, remote_of_socket
 from taskd_net.tls.contexts import names_of
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
+
+GREETING_S: Final = 2.0
+"""Seconds for TLS and the greeting of whoever connects to the port of direct links."""
+
+GREETINGS: Final = 1024
+"""Connections to the port of direct links that have not greeted; the next one is closed at once."""
+
+GREETINGS_PER_ADDRESS: Final = 256
+"""The same of one address: as many as its registrations without a stream (`transport.pending`)."""
+
+ACCEPT_PAUSE_S: Final = 0.1
+"""Seconds before the next connection is accepted where none could be, mostly for want of file descriptors."""
 
 # In the place of an address, for connections over the Unix socket that have not greeted.
 _LOCAL: Final = "this machine"
@@ -151,7 +163,7 @@ class DirectAcceptor(Acceptor):
             # A child that came to the second address, in plain text, has no TLS for this one.
             return ()
         self.forget(link)
-        self._token_of[link] = token = secrets.token_bytes(link_limits.DIRECT_TOKEN_BYTES)
+        self._token_of[link] = token = secrets.token_bytes(frames.TOKEN_BYTES)
         # The call of gRPC is over when the token comes.
         self._offers[token] = link, Caller(caller.remote, lambda: names)
         offered = (KEY, f"{frames.VERSION} {self._port} {token.hex()}")
@@ -200,9 +212,7 @@ class DirectAcceptor(Acceptor):
             self._parent.host.log.warning("accept_failed", reason=str(error))
             loop = asyncio.get_running_loop()
             loop.remove_reader(listener.fileno())
-            self._pauses[listener] = loop.call_later(
-                link_limits.DIRECT_ACCEPT_PAUSE_S, self._await_from, listener, sockets
-            )
+            self._pauses[listener] = loop.call_later(ACCEPT_PAUSE_S, self._await_from, listener, sockets)
             return
         connection.setblocking(False)
         if local and not direct_local.admit(connection):
@@ -210,8 +220,8 @@ class DirectAcceptor(Acceptor):
             connection.close()
             return
         host = _LOCAL if local else address[0]
-        greeting, most = self._greeting, link_limits.DIRECT_GREETINGS
-        if greeting[host] < link_limits.DIRECT_GREETINGS_PER_ADDRESS and greeting.total() < most:
+        greeting, most = self._greeting, GREETINGS
+        if greeting[host] < GREETINGS_PER_ADDRESS and greeting.total() < most:
             greeting[host] += 1
             self._accepted.add(connection)
             _spawn(self._waiting, self._greeted(connection, host, sockets))
@@ -231,7 +241,7 @@ class DirectAcceptor(Acceptor):
             except OSError:
                 connection.close()
                 raise
-            async with asyncio.timeout(link_limits.DIRECT_GREETING_S):
+            async with asyncio.timeout(GREETING_S):
                 with handed_over(connection):
                     await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
                 first = await stream.first
@@ -283,7 +293,7 @@ class DirectAcceptor(Acceptor):
 
     def _refuse(self, host: str, reason: str) -> None:
         """Report a connection that was refused; one line for each address."""
-        if host not in self._refused and len(self._refused) < limits.LOG_PEERS:
+        if host not in self._refused and len(self._refused) < log_budget.PEERS:
             self._refused.add(host)
             node = self._parent.host
             node.perform(node.router.report_violation(host, Violation(Code.NIL_POSITION, f"a direct link: {reason}")))

@@ -11,7 +11,7 @@ import socket
 from dataclasses import replace
 from typing import Final
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.core.links import UP
 from taskd_net.links import direct_local
@@ -25,6 +25,9 @@ from taskd_net.position import Role
 from taskd_net.untrusted import natural
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import Greeting, write_frame
+
+CONNECT_S: Final = 0.05
+"""Seconds for a connection to the offered port: a firewall that drops packets costs no join more than this."""
 
 _CLOSED: Final = b"closed by the child"
 
@@ -76,7 +79,7 @@ class Direct(Kind):
             context = None if way.context is None else way.context()
         except OSError as error:
             raise Unreachable(f"TLS of direct links: {error}") from error
-        connection = await _connect(way, link_limits.DIRECT_CONNECT_S)
+        connection = await _connect(way, CONNECT_S)
         loop, stream, asking = asyncio.get_running_loop(), DirectSocket(), Asking(way.parent)
         try:
             async with asyncio.timeout(way.ack_timeout) as limit:
@@ -125,7 +128,7 @@ def _read_offer(peer: Peer) -> tuple[int, bytes] | None:
     version, _, rest = peer.said.get(KEY, "").partition(" ")
     port, _, token = rest.partition(" ")
     number = natural(port, 65535)
-    if version != str(frames.VERSION) or not number or len(token) != 2 * link_limits.DIRECT_TOKEN_BYTES:
+    if version != str(frames.VERSION) or not number or len(token) != 2 * frames.TOKEN_BYTES:
         return None
     try:
         return number, bytes.fromhex(token)

@@ -16,7 +16,14 @@ import struct
 import sys
 from typing import Final
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
+
+NAME_BYTES: Final = 16
+"""Random bytes of the name of a Unix socket: no two are the same, also after a restart."""
+
+BUFFER_BYTES: Final = 1024 * 1024
+"""Bytes that a Unix socket holds for its reader (the kernel doubles them, and allows at most `net.core.wmem_max`). With
+the system's 208 KiB each batch of large bodies waits for the reader several times (docs/performance.md)."""
 
 KEY: Final = "taskd-net-local"
 """In the metadata of the answer to Register: the socket's name, without the zero byte that makes it abstract."""
@@ -31,7 +38,7 @@ def listening() -> tuple[str, socket.socket] | None:
     """A socket that listens, and its name; None where the system has no abstract names, or allows none."""
     if sys.platform != "linux":
         return None
-    name = _PREFIX + secrets.token_hex(link_limits.DIRECT_LOCAL_NAME_BYTES)
+    name = _PREFIX + secrets.token_hex(NAME_BYTES)
     try:
         listener = _socket()
     except OSError:
@@ -67,7 +74,7 @@ def admit(connection: socket.socket) -> bool:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(credentials)
     # The kernel then holds a batch of large bodies, and two processes copy at the same time.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, link_limits.DIRECT_LOCAL_BYTES)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     return bool(user == os.geteuid())
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from uuid import uuid4
 
-from taskd_net import link_limits
 from taskd_net.codes import Code, Refusal, describe
 from taskd_net.core.frame import Ack
 from taskd_net.core.ready import Kind
@@ -24,6 +23,10 @@ from taskd_net.wire.link_requests import Announcing, Answer, Asked, Reply, Reque
 from taskd_net.wire.requests import write_announcement
 from taskd_net.wire.socket_frames import FrameError, write_frame
 from taskd_net.wire.socket_frames import Kind as FrameKind
+
+REQUESTS: Final = 16
+"""Requests of one child under way over its direct link, with their replies that wait there. A node of ours has an
+announcement, a report and the word that it leaves; with more the link ends."""
 
 Offering: TypeAlias = Callable[[Caller], str]
 """Returns the offer of a socket that takes the place of the one that a child asks over, or raises a Refusal."""
@@ -175,8 +178,8 @@ class Answering:
         """
         if kind != FrameKind.REQUEST:
             raise FrameError("a reply of the child")
-        if len(self._under_way) + len(self._link.unsaid) >= link_limits.DIRECT_REQUESTS:
-            raise FrameError(f"more than {link_limits.DIRECT_REQUESTS} requests under way")
+        if len(self._under_way) + len(self._link.unsaid) >= REQUESTS:
+            raise FrameError(f"more than {REQUESTS} requests under way")
         try:
             request = wire.read_request(payload)
         except Refusal as refusal:

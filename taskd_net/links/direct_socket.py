@@ -17,13 +17,34 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from taskd_net import limits, link_limits
-from taskd_net.links import broken_pipes
+from taskd_net import limits
+from taskd_net.links import acknowledgements, broken_pipes, read_turns
 from taskd_net.links.acknowledgements import acknowledges, progress
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.timers import on_grid
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
+
+FRAMES_AT_ONCE: Final = 64
+"""Frames of a direct link that are handled in one go. An end is four batches ahead at most, so an honest one never has
+as many. 50,000 small frames of a hostile one are one read, and took 0.1 s."""
+
+SIGNS: Final = 64
+"""Pings and pongs of the other end in a second; with more the link ends. A silent end is pinged every 2 s, for 60 s. A
+flood of pings held a training thread for up to 0.8 s."""
+
+WAITING_BYTES: Final = 16 * 1024
+"""Bytes of one read while others wait for their turn: 100 small messages, some 2 ms. A thousand links that wait hold 16
+MiB, not 128."""
+
+REQUEST_S: Final = 0.0002
+"""Seconds that a request of a child counts for in that time: a task of its own takes it up in the next turn."""
+
+JOINED_BYTES: Final = 16 * 1024
+"""Bytes of a batch from which on its head is written beside it: joining the two would copy it."""
+
+GREETING_BYTES: Final = 1024
+"""Bytes of the first frame on a direct link, whose sender is still unknown: a greeting has 50."""
 
 _PING: Final = write_frame(Kind.PING)
 _UNFINISHED: Final = "its frame did not come whole, and other frames needed the memory"
@@ -97,7 +118,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
         self._reads = self._flushes.reads
-        self._frames = FrameReader(link_limits.DIRECT_GREETING_BYTES, self._flushes.buffers)
+        self._frames = FrameReader(GREETING_BYTES, self._flushes.buffers)
         self.get_buffer = self._space
         self._transport: asyncio.Transport
         self._link: Reader | None = None
@@ -220,7 +241,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def write_batch(self, parts: Sequence[bytes]) -> bool:
         """Write a batch that is in parts, as `write`. Large ones are not copied."""
         size = sum(map(len, parts))
-        if size < link_limits.DIRECT_JOINED_BYTES:
+        if size < JOINED_BYTES:
             return self.write(b"".join((_pack_head(size, _BATCH), *parts)))
         self._transport.writelines((_pack_head(size, _BATCH), *parts))
         if not self._full and self.unsent:
@@ -266,11 +287,11 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def _take(self) -> None:
         """Handle the frames that are there."""
-        frames, flushes, until = self._frames, self._flushes, self._turn + link_limits.DIRECT_TURN_S
+        frames, flushes, until = self._frames, self._flushes, self._turn + read_turns.TURN_S
         left = 0.0
         flushes.reading = True
         try:
-            for _ in range(link_limits.DIRECT_FRAMES_AT_ONCE):
+            for _ in range(FRAMES_AT_ONCE):
                 link = self._link
                 if link is None and self.first.done():
                     # Nobody reads yet, or any more: the kernel keeps the rest.
@@ -303,8 +324,8 @@ class DirectSocket(asyncio.BufferedProtocol):
                         link.pinged()
                 elif kind in _BESIDE:
                     link.arrived_beside(kind, bytes(payload))
-                    left += link_limits.DIRECT_REQUEST_S
-                    if left >= link_limits.DIRECT_TURN_S:
+                    left += REQUEST_S
+                    if left >= read_turns.TURN_S:
                         break
                 elif kind == Kind.END:
                     self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
@@ -352,14 +373,14 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._turn - self._counted_from >= 1.0:
             self._counted_from, self._signs = self._turn, 0
         self._signs += 1
-        if self._signs > link_limits.DIRECT_SIGNS:
-            raise FrameError(f"more than {link_limits.DIRECT_SIGNS} pings and pongs in a second")
+        if self._signs > SIGNS:
+            raise FrameError(f"more than {SIGNS} pings and pongs in a second")
 
     def _space(self, hint: int) -> memoryview:
         """The place for the next bytes: few of them while other links wait."""
         space = self._frames.space(hint)
         if self._reads.waiting and self._frames.empty:
-            return space[: link_limits.DIRECT_WAITING_BYTES]
+            return space[:WAITING_BYTES]
         return space
 
     def _wait(self) -> None:
@@ -409,7 +430,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def _look_in(self, seconds: float) -> None:
         """Look after these seconds, together with the other links that are due then: they wake the process once."""
         now = time.monotonic()
-        due = on_grid(now + seconds, link_limits.DIRECT_LOOK_S)
+        due = on_grid(now + seconds, acknowledgements.LOOK_S)
         self._timer = self._loop.call_later(due - now, self._look, due)
 
     def _look(self, due: float) -> None:

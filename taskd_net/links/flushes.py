@@ -9,8 +9,8 @@ import asyncio
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
-from taskd_net import limits
 from taskd_net.links.acknowledgements import Acknowledgements
+from taskd_net.links.large_writes import LARGE_WRITES_AHEAD
 from taskd_net.links.read_turns import ReadTurns
 from taskd_net.links.turns import Turns
 from taskd_net.wire.socket_frames import Buffers
@@ -41,7 +41,7 @@ class Flushes:
         self.due: list[Writer] = []
         self.reading = self.last = False
         self.buffers = Buffers()
-        self.large = Turns(limits.LARGE_WRITES_AHEAD)
+        self.large = Turns(LARGE_WRITES_AHEAD)
         self.acknowledgements = Acknowledgements(loop)
         self.reads = ReadTurns(loop)
 

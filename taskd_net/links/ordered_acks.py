@@ -17,6 +17,13 @@ from typing import Final
 from taskd_net import limits
 from taskd_net.core.frame import Ack
 
+ORIGINAL_LATE_S: Final = 0.97 * limits.ORIGINAL_WAIT_S
+"""Seconds after which an Ack for a parent of the original's does more harm than none: it would be taken for the next
+message's."""
+
+PULSE_S: Final = 0.2
+"""Seconds between two looks at whether the event loop stood still, on a link to a parent of the original's."""
+
 _NAMES: Final = count(1)
 """Names of messages; those of one stream mean nothing to the next."""
 
@@ -67,7 +74,7 @@ class OrderedAcks:
             turn.ack = ack
             while self._line and (head := self._line[0]).ack is not None:
                 self._line.popleft()
-                if self._now() - head.since > limits.ORIGINAL_LATE_S:
+                if self._now() - head.since > ORIGINAL_LATE_S:
                     self._line.clear()
                     self._too_late()
                 else:
@@ -86,11 +93,11 @@ class Pulse:
         self._loop = loop
         self._last = loop.time()
         self._stood = 0.0
-        self._timer = loop.call_later(limits.PULSE_S, self._beat)
+        self._timer = loop.call_later(PULSE_S, self._beat)
 
     def waited(self) -> float:
         """Seconds that a message which is read now may have waited."""
-        stood = self._loop.time() - self._last - limits.PULSE_S
+        stood = self._loop.time() - self._last - PULSE_S
         return max(0.0, stood, self._stood)
 
     def stop(self) -> None:
@@ -100,6 +107,6 @@ class Pulse:
     def _beat(self) -> None:
         now = self._loop.time()
         # Until the next beat: by then everything that has come in meanwhile is read.
-        self._stood = now - self._last - limits.PULSE_S
+        self._stood = now - self._last - PULSE_S
         self._last = now
-        self._timer = self._loop.call_later(limits.PULSE_S, self._beat)
+        self._timer = self._loop.call_later(PULSE_S, self._beat)

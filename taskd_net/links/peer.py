@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 
@@ -23,6 +23,12 @@ from taskd_net.states import State
 from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 from taskd_net.wire.link_requests import read_end, read_kind
+
+ORIGINAL_TURN_S: Final = 1.1 * limits.ORIGINAL_WAIT_S
+"""Seconds for each message on a link to a Proxy of the original's: its own wait, and the way there and back."""
+
+ORIGINAL_ANNOUNCE_POSITIONS: Final = 100_000
+"""Positions in one PathDiscovery to a parent of the original's: some 3 MB, so everything below us in one request."""
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 """The metadata of a call: pairs of key and value."""
@@ -95,7 +101,7 @@ ORIGINAL = Profile(
         largest=limits.ORIGINAL_DOWN_BYTES,
         reads_lists=False,
         acks_broadcasts=False,
-        turn=limits.ORIGINAL_TURN_S,
+        turn=ORIGINAL_TURN_S,
         announces_again=False,
         takes_any_answer=True,
     ),
@@ -105,7 +111,7 @@ ORIGINAL = Profile(
         acks_broadcasts=False,
         acks_lists=False,
         repeats=True,
-        announce_positions=limits.ORIGINAL_ANNOUNCE_POSITIONS,
+        announce_positions=ORIGINAL_ANNOUNCE_POSITIONS,
     ),
 )
 

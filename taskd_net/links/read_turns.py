@@ -13,7 +13,13 @@ import asyncio
 from collections import OrderedDict
 from typing import Final, Protocol
 
-from taskd_net import link_limits
+TURN_S: Final = 0.004
+"""Seconds of batches of one direct link after which other links have their turn, and of the reads of all direct links
+before the turn of the loop ends. One read may have 4,000 small messages: a flood delayed others by 0.3 s. A thousand
+links that each had this time delayed them by 4 to 16 s."""
+
+GAP_S: Final = 0.0005
+"""Seconds without a read after which the loop has had other turns."""
 
 _BEGUN: Final = -1
 """In the place of a size, for the rest of a batch. A thousand batches that have begun would hold as many messages."""
@@ -96,7 +102,7 @@ class ReadTurns:
         if not self.waiting and now >= self._until:
             # Nothing was read for a while: the loop has had other turns.
             self._spent = 0.0
-        return self._spent < link_limits.DIRECT_TURN_S and place not in self._places
+        return self._spent < TURN_S and place not in self._places
 
     def ended(self, began: float, now: float, left: float = 0.0) -> None:
         """Count a read.
@@ -107,7 +113,7 @@ class ReadTurns:
             left: seconds of work that it has left to tasks.
         """
         self._spent += now - began + left
-        self._until = now + link_limits.DIRECT_TURN_GAP_S
+        self._until = now + GAP_S
 
     def wait(self, socket: Readable, size: int = _BEGUN) -> None:
         """Let a socket wait for its turn.
@@ -136,7 +142,7 @@ class ReadTurns:
 
     def _serve(self) -> None:
         self._spent = 0.0
-        while self._places and self._spent < link_limits.DIRECT_TURN_S:
+        while self._places and self._spent < TURN_S:
             name = next(iter(self._places))
             self._places.move_to_end(name)
             socket = self._places[name].next()

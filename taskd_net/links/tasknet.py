@@ -23,6 +23,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links.grpc_calls import SERVICE, Handler
 from taskd_net.links.grpc_stream import ServerPipe, open_stream, stream_handler
 from taskd_net.links.kind import Acceptor, Kind, Opened, Parent, Way
+from taskd_net.links.large_writes import LARGE_WRITE_BYTES
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.links.peer import Profile
 from taskd_net.links.session import Host, Pipe, Session
@@ -32,7 +33,9 @@ from taskd_net.position import Position
 from taskd_net.wire import codec
 
 NAME: Final = "tasknet"
+
 PROBED: Final = 2
+"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
 STREAM: Final = f"/{SERVICE}/InitServerDownStream"
 
 
@@ -80,7 +83,7 @@ class ToChild(Session[bytes]):
 
     async def _write_next(self) -> bool:
         size = len(self._queue[0].data)
-        if size >= limits.LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
+        if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._wake):
             return True
         frame = self._queue.popleft()
         try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Final
 
-from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import Ready
@@ -19,6 +19,19 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links.grpc_calls import GONE, Context, caller_of
 from taskd_net.links.kind import Acceptor, Parent
 from taskd_net.wire import codec
+
+GATHER_IDLE_S: Final = 0.0004
+"""Seconds without a further unary call after which the gathered ones are decided on (`links/transfers.py`): gRPC hands
+over the next one within half of that, if it has it."""
+
+GATHER_S: Final = 0.002
+"""Seconds for which a message that comes by a unary call is gathered at most: a few round trips to the next hop."""
+
+GATHER_MESSAGES: Final = 16
+"""Messages that are gathered at most: twice as many in one batch gain nothing that can be measured."""
+
+GATHER_DECISIONS: Final = 8
+"""Decisions on one message alone after which calls no longer count as coming together."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +110,7 @@ class Transfers(Acceptor):
         """Have the Router decide on all that has been gathered, but for callers that have gone."""
         host, router = self._host, self._host.router
         calls, self._gathered = [call for call in self._gathered if not call.answer.done()], []
-        self._together = limits.GATHER_DECISIONS if len(calls) > 1 else max(0, self._together - 1)
+        self._together = GATHER_DECISIONS if len(calls) > 1 else max(0, self._together - 1)
         now = host.now()
         for call in calls:
             try:
@@ -122,7 +135,7 @@ class Transfers(Acceptor):
 
     def _gather(self, call: _Call) -> None:
         self._gathered.append(call)
-        if (self._unanswered == 1 and not self._together) or len(self._gathered) >= limits.GATHER_MESSAGES:
+        if (self._unanswered == 1 and not self._together) or len(self._gathered) >= GATHER_MESSAGES:
             self.decide()
             return
         self._last_came = time.monotonic()
@@ -136,7 +149,7 @@ class Transfers(Acceptor):
         """Decide if no call has come for a while, or look again in the loop's next turn: its timers are too coarse."""
         if self._gathered:
             now = time.monotonic()
-            if now - self._last_came < limits.GATHER_IDLE_S and now - self._first_came < limits.GATHER_S:
+            if now - self._last_came < GATHER_IDLE_S and now - self._first_came < GATHER_S:
                 self._loop.call_soon(self._look)
                 return
             self.decide()

@@ -6,8 +6,10 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-from taskd_net import limits
+SLICE_TURNS: Final = 3
+"""Turns of the event loop after such a slice, if more wait: a message is read, decided on and written in as many."""
 
 
 class Turns:
@@ -44,7 +46,7 @@ class Turns:
     def _count(self, amount: int) -> None:
         if not self._taken:
             # The rest begins when the pieces are done: in the next turn of the loop.
-            asyncio.get_running_loop().call_soon(self._rest, limits.SLICE_TURNS)
+            asyncio.get_running_loop().call_soon(self._rest, SLICE_TURNS)
         self._taken += amount
 
     def _rest(self, turns: int) -> None:

@@ -20,7 +20,7 @@ from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.links import grpc_status
 from taskd_net.links.grpc_calls import unary_call
-from taskd_net.links.large_writes import LargeWriter
+from taskd_net.links.large_writes import LARGE_WRITE_BYTES, LargeWriter
 from taskd_net.links.peer import Profile
 from taskd_net.links.turns import Turns
 from taskd_net.position import Position
@@ -153,7 +153,7 @@ class UnaryWriter:
             size = len(self._queue[0].frame.data)
             if self._under_way and self._bytes + size > CALL_BYTES:
                 return
-            if size >= limits.LARGE_WRITE_BYTES and not self._large.may_begin(size, self._start):
+            if size >= LARGE_WRITE_BYTES and not self._large.may_begin(size, self._start):
                 return
             waiting = self._queue.popleft()
             frame = waiting.frame

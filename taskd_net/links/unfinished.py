@@ -9,9 +9,19 @@ Nothing here does I/O, and time is an argument.
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from taskd_net import link_limits
+PART: Final = 8
+"""The buffers of unfinished frames of all children have at most `Limits.total_bytes`, as the whole messages that wait:
+by default 32 of the largest at a time, or 1,000 of 256 KiB. Beyond this part of it, 32 MiB, a frame that stands still
+ends its link, if another one grows. 5,000 heads without a body take 20 MiB."""
+
+STILL_S: Final = 1.0
+"""Seconds without a byte after which an unfinished frame stands still. A machine without packet loss resends after 0.2
+s; a process that is stopped, or holds its interpreter, loses its link only if the memory is needed."""
+
+ENDS: Final = 16
+"""Links that end in one go for that part: each end takes their parent some 0.3 ms."""
 
 L = TypeVar("L")
 
@@ -60,7 +70,7 @@ class Unfinished(Generic[L]):
     """
 
     def __init__(self, most: int) -> None:
-        self._bound = most // link_limits.DIRECT_UNFINISHED_PART
+        self._bound = most // PART
         self._most = most
         self._places: dict[str, _Place[L]] = {}
         self.size = 0
@@ -86,9 +96,9 @@ class Unfinished(Generic[L]):
         self.size += grown
         ended: list[L] = []
         while grown > 0 and self.size > self._bound:
-            if self.size <= self._most and len(ended) == link_limits.DIRECT_UNFINISHED_ENDS:
+            if self.size <= self._most and len(ended) == ENDS:
                 break
-            longest = self._longest(now - link_limits.DIRECT_UNFINISHED_STILL_S)
+            longest = self._longest(now - STILL_S)
             if longest is None:
                 break
             ended.append(next(iter(self._places[longest].frames)))

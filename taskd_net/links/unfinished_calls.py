@@ -18,13 +18,26 @@ from typing import Any, Final, cast
 
 import grpc
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.links.grpc_calls import Context, Failures, Handler, caller_of
 from taskd_net.links.remote import Remote
 from taskd_net.links.session import Host
 from taskd_net.links.unfinished import Receiver, Unfinished
+
+LOOK_S: Final = 0.02
+"""Seconds between two looks at the calls of gRPC whose messages have not come whole."""
+
+LOOKS: Final = 3
+"""Looks that such a call has seen before it counts, so after 40 to 60 ms. Until then its peer can send as much as the
+network carries. Looks count, not seconds: a busy loop has read what is whole before it looks for the third time."""
+
+CHILD_LOOKS: Final = 100
+"""The same for calls over the connection of a child: 2 s, in which a Proxy has brought 25 MB at 100 Mbit/s."""
+
+SILENT_CALL_S: Final = 60.0
+"""Seconds after which such a call stands still, as a frame without a byte does. Nobody waits longer for an answer."""
 
 _NEEDED: Final = "its message did not come whole, and other messages needed the memory"
 _SHARE: Final = "too many messages of its connection have not come whole"
@@ -129,7 +142,7 @@ class UnfinishedCalls:
     def _begin(self, context: Context) -> None:
         self._new[context] = self._looks
         if self._timer is None:
-            self._timer = self._loop.call_later(link_limits.UNFINISHED_LOOK_S, self._look)
+            self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _whole(self, context: Context) -> None:
         """The message of a call is whole, or the call is over."""
@@ -142,7 +155,7 @@ class UnfinishedCalls:
     def _look(self) -> None:
         self._timer = None
         self._looks += 1
-        for context in _begun(self._new, self._looks - link_limits.UNFINISHED_LOOKS):
+        for context in _begun(self._new, self._looks - LOOKS):
             began = self._new.pop(context)
             caller = caller_of(context)
             if caller is None:
@@ -151,12 +164,12 @@ class UnfinishedCalls:
                 self._of_children[context] = began
             else:
                 self._count(context, caller.remote, self._most)
-        for context in _begun(self._of_children, self._looks - link_limits.UNFINISHED_CHILD_LOOKS):
+        for context in _begun(self._of_children, self._looks - CHILD_LOOKS):
             del self._of_children[context]
             if (caller := caller_of(context)) is not None:
                 self._count(context, caller.remote)
         if self._new or self._of_children:
-            self._timer = self._loop.call_later(link_limits.UNFINISHED_LOOK_S, self._look)
+            self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _count(self, context: Context, remote: Remote, share: int | None = None) -> None:
         call = _Call(self, context, remote)
@@ -166,7 +179,7 @@ class UnfinishedCalls:
             self.end(call, _SHARE)
             return
         # Bytes of a call are not seen as they come: it stands still after the time for which anybody may wait.
-        moved = self._loop.time() + link_limits.SILENT_CALL_S
+        moved = self._loop.time() + SILENT_CALL_S
         for other in self._unfinished.hold(call, self._place(call), limits.RECEIVE_BYTES, moved):
             other.give_way()
 

@@ -30,7 +30,7 @@ class Echo(NamedTuple):
         link: in a trace the kind of link that leads to `src`; empty where the way ends.
         detail: an explanation for people.
         receivers: nodes that have answered a ping; None where unknown. See `Ack.receivers`.
-        failures: nodes that have not answered a ping of a broadcast or list, `limits.FAILURES_TOLD` at most.
+        failures: nodes that have not answered a ping of a broadcast or list, `acks.FAILURES_TOLD` at most.
     """
 
     code: int

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import grpc
 
-from taskd_net import limits, observe_limits
+from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.identity import Violation
@@ -37,6 +37,19 @@ from taskd_net.observe.view import View
 from taskd_net.position import Role
 from taskd_net.states import State
 from taskd_net.version import __version__
+
+PROBE_INTERVAL_S: Final = 0.01
+"""Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
+
+PROBE_SERIES: Final = 256
+"""Series of probes that a node sends at a time for those who ask it to; more are told to come later."""
+
+PROBE_SERIES_PER_CALLER: Final = 4
+"""Series of one connection: endless ones of a stranger must not keep others from theirs."""
+
+PROBE_SERIES_AT_FULL_RATE: Final = 4
+"""Series that may each use the shortest interval. Where more run, each makes that much longer pauses, so that all
+together send no more: 400 probes a second take some 6 % of a core."""
 
 PROBE_SERVICE: Final = "taskd_net.probe.Probe"
 JOB_SERVICE: Final = "taskd_net.job.JobStatus"
@@ -256,19 +269,19 @@ class NodeService:
             sent += 1
             if sent == series.count:
                 return
-            share = max(1.0, self._running.total() / limits.PROBE_SERIES_AT_FULL_RATE)
-            pause = max(series.interval, limits.PROBE_INTERVAL_S * share)
+            share = max(1.0, self._running.total() / PROBE_SERIES_AT_FULL_RATE)
+            pause = max(series.interval, PROBE_INTERVAL_S * share)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(began + pause - loop.time()):
                     await self._closing.wait()
 
     async def _send(self, echoes: AsyncIterator[Echo], context: Context) -> None:
         """Write each answer to the caller as it comes."""
-        caller, most = caller_of(context), limits.PROBE_SERIES_PER_CALLER
+        caller, most = caller_of(context), PROBE_SERIES_PER_CALLER
         if caller is None:
             return
         connection = caller.remote
-        if self._running[connection] >= most or self._running.total() >= limits.PROBE_SERIES:
+        if self._running[connection] >= most or self._running.total() >= PROBE_SERIES:
             text = f"this node sends {most} series of probes for this connection already, or too many for others"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._running[connection] += 1

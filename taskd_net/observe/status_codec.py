@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import limits, observe_limits
+from taskd_net import observe_limits
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.expect import Expected
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.position import Position, require_node
+from taskd_net.position import REMEMBERED_CHARS, Position, require_node
 from taskd_net.states import State
 from taskd_net.untrusted import shown
 from taskd_net.wire import status_pb2
@@ -232,7 +232,7 @@ def _read_end(entry: status_pb2.Entry) -> State | None:
 def read_position(text: str) -> Position | None:
     """Read the position of one node; None for any other text."""
     # A longer text names nobody, and must not be remembered.
-    return _read_position(text) if len(text) <= limits.REMEMBERED_CHARS else None
+    return _read_position(text) if len(text) <= REMEMBERED_CHARS else None
 
 
 # Records of the same nodes come again and again.

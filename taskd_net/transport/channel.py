@@ -12,6 +12,10 @@ from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.tls.files import Tls
 from taskd_net.transport import grpc_threads
 
+PENDING_CALLS: Final = 8192
+"""Calls that gRPC keeps until the event loop looks at them, before it begins to cancel some: more than one of each of
+MAX_CHILDREN, and two seconds' work. Calls that were begun and reset wait there too, and take up to 25 KiB each."""
+
 Options: TypeAlias = list[tuple[str, str | int]]
 
 # Frames and reads of 16 and 8 KiB, and pings that probe the bandwidth, cost a third of the rate of 64 KiB bodies; the
@@ -92,8 +96,8 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
         ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
         ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
-        ("grpc.server.max_pending_requests", limits.PENDING_CALLS),
-        ("grpc.server.max_pending_requests_hard_limit", limits.PENDING_CALLS * 5 // 4),
+        ("grpc.server.max_pending_requests", PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS * 5 // 4),
         *_pings(),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ]

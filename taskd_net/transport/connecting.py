@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import grpc
 
-from taskd_net import limits, observe_limits
+from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, NodeError, Refusal, describe
 from taskd_net.links import peer as peers
@@ -25,6 +25,10 @@ from taskd_net.wire import codec, requests
 
 if TYPE_CHECKING:
     from taskd_net.tls.rotation import Rotation
+
+UNKNOWN_MAX_S: Final = 14.0
+"""Seconds that Register gets at most at a parent that has never answered: two pings. A parent that permits none, like
+the original's, closes the connection at the third."""
 
 TRIED_AGAIN: Final = ", tried again every minute"
 """The end of the reason for a link that moves to a better kind when that can be reached."""
@@ -192,7 +196,7 @@ class Connector:
         approach, usual = self.approach, self._ack_timeout
         limit = approach.limit(usual)
         if not self._known:
-            limit = min(limit, limits.JOIN_UNKNOWN_MAX_S)
+            limit = min(limit, UNKNOWN_MAX_S)
         began = self._host.now()
         # The same three fields here, on the stream and in announcements: some parents look them up as they are.
         call = unary_call(channel, "Register")(

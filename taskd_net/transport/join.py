@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from taskd_net import limits, link_limits, observe_limits
+from taskd_net import limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.chance import chance
 from taskd_net.codes import describe
@@ -39,6 +39,13 @@ from taskd_net.wire.link_requests import Announcing
 
 if TYPE_CHECKING:
     from taskd_net.tls.rotation import Rotation
+
+FULL_PAUSE_MAX_S: Final = 8.0
+"""Seconds, upper bound of the pauses of a child that was refused with 5003: thousands that find no place and ask once a
+second would take a whole core of their parent."""
+
+UPSTREAM_LOOK_S: Final = 0.5
+"""Seconds for the look at all addresses after a loss. Longer finds a slow parent; shorter wastes less where none is."""
 
 
 class _Lost(Exception):
@@ -191,7 +198,7 @@ class Joiner:
             except Failed as failed:
                 reason = str(failed)
                 if isinstance(failed, NoPlace):
-                    backoff = replace(backoff, maximum=max(backoff.maximum, limits.FULL_PAUSE_MAX_S))
+                    backoff = replace(backoff, maximum=max(backoff.maximum, FULL_PAUSE_MAX_S))
                 if reason != self._reasons.get(self.upstream):
                     self._host.log.warning("join_failed", upstream=str(self.upstream), reason=reason)
             except _Lost as lost:
@@ -253,7 +260,7 @@ class Joiner:
             looks = [asyncio.create_task(each.answers()) for each in self._connectors]
             try:
                 waiting = {look for at, look in enumerate(looks) if at != last}
-                await asyncio.wait(waiting, timeout=link_limits.UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waiting, timeout=UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 ready = [
                     at for at, look in enumerate(looks) if look.done() and not look.cancelled() and not look.exception()
                 ]

@@ -9,14 +9,21 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Final
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.chance import chance
 from taskd_net.core.links import UP
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Failed
 from taskd_net.links.session import Host
 from taskd_net.transport.connecting import Connection, Connector, Stay
+
+RETRY_S: Final = 5.0
+"""Seconds before a move to a new connection that failed is tried again; the old connection does its work meanwhile."""
+
+DIRECT_RETRY_S: Final = 60.0
+"""Seconds between two looks at whether a port that did not answer does so now."""
 
 
 @dataclass(eq=False)
@@ -46,7 +53,7 @@ class Renewal:
     async def improve(self, stay: Stay) -> None:
         """Move to the preferred kind of link when that can be reached."""
         while stay.connection.better is not None:
-            await asyncio.sleep(chance.uniform(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S))
+            await asyncio.sleep(chance.uniform(DIRECT_RETRY_S / 2, DIRECT_RETRY_S))
             if stay.renewing:
                 continue
             stay.renewing = True
@@ -75,7 +82,7 @@ class Renewal:
                 if reason != last:
                     last = reason
                     self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason, exc_info=fault)
-                await asyncio.sleep(limits.RENEWAL_RETRY_S)
+                await asyncio.sleep(RETRY_S)
         stay.renewing = False
 
     async def _move(self, stay: Stay, *, over_the_link: bool = False) -> None:

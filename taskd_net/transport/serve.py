@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
-from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.frame import Ack, Frame
@@ -38,6 +37,13 @@ from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Observer, Services, Streams
 from taskd_net.wire import requests
 from taskd_net.wire.link_requests import Announcing
+
+DRAIN_LOOKS: Final = 20
+"""Looks that find no call held by gRPC, after which a draining node has all calls that had arrived: 200 ms. On a busy
+machine, gRPC's threads may read nothing for 50 ms."""
+
+DRAIN_LAST_LOOKS: Final = 5
+"""Such looks before the server stops: the calls that came since have their codes then."""
 
 
 class MeshServer:
@@ -188,12 +194,12 @@ class MeshServer:
         for acceptor in self._acceptors:
             acceptor.catching_up = True
         try:
-            await self.at_rest(seconds, limits.DRAIN_LOOKS)
+            await self.at_rest(seconds, DRAIN_LOOKS)
         finally:
             for acceptor in self._acceptors:
                 acceptor.catching_up = False
 
-    async def at_rest(self, seconds: float, looks: int = limits.DRAIN_LAST_LOOKS) -> None:
+    async def at_rest(self, seconds: float, looks: int = DRAIN_LAST_LOOKS) -> None:
         """Wait until gRPC has handed over every call that has arrived; see `Methods.rest`.
 
         gRPC cancels the calls that are left when its server is stopped.

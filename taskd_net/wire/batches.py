@@ -11,15 +11,44 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net import link_limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Told
+from taskd_net.core.acks import FAILURES_TOLD, Told
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.limits import FAILURES_TOLD
+from taskd_net.core.in_flight import ABANDONED_UUIDS
+from taskd_net.limits import SHARED_IN_FLIGHT
 from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.fields import cached_varint, field_sizes, read_varint
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
+
+BATCH_MESSAGES: Final = 256
+"""Messages in one batch of a batched link. More gains nothing measurable and delays the answers in the same batch."""
+
+BATCH_ANSWERS: Final = 1024
+"""Answers of each of the two forms in one batch: some milliseconds of work for who reads it."""
+
+BATCH_ANSWERS_READ: Final = SHARED_IN_FLIGHT + ABANDONED_UUIDS
+"""Answers of each form in a batch that is read. Nodes of 0.1.0 write all that wait in one batch, and a neighbour has so
+many messages in flight or given up."""
+
+BATCH_ANSWER_BYTES: Final = 512 * 1024
+"""Bytes of the answers in one batch that are Acks, with their branches: 1,024 answers to broadcasts with a dozen
+failures each."""
+
+BATCH_FIELDS: Final = BATCH_ANSWERS_READ + 2048
+"""Fields in one batch: one for each message, answer, branch and span, and one for all numbers of a kind."""
+
+BATCH_OTHER_BYTES: Final = 2 * BATCH_ANSWER_BYTES
+"""Bytes of everything but the messages in one batch: answers, and as much for uuids, numbers and spans."""
+
+BATCH_COUNTED_BYTES: Final = 256 * 1024
+"""Bytes from which on the fields of a batch are counted before it is read. Below, even a batch of nothing but empty
+fields is read in some 3 ms; above, honest batches have large messages, and so few fields."""
+
+DIRECT_BATCH_BYTES: Final = 1024 * 1024
+"""Bytes of the messages in one batch of a direct link; a larger message goes alone. With 16 bodies of 64 KiB in a batch
+each costs less than with 8 (docs/performance.md). Twice as many gain nothing, and need larger buffers
+(`socket_frames.FRAME_BYTES`)."""
 
 LARGE: Final = 4096
 """Bytes of a first message from which on the messages of a batch are put in, and taken out, by hand."""
@@ -56,7 +85,7 @@ def read_batch(data: bytes) -> Batch:
             `patience` for each message, or numbers for some of the messages or answers only.
     """
     try:
-        if len(data) > link_limits.BATCH_COUNTED_BYTES:
+        if len(data) > BATCH_COUNTED_BYTES:
             _require_bounds(data)
         batch = Batch.FromString(data)
     except (DecodeError, IndexError, ValueError) as error:
@@ -75,7 +104,7 @@ def split_batch(data: bytes | memoryview) -> tuple[Sequence[bytes], Batch]:
         try:
             messages, at = _large_messages(data)
             rest = bytes(data[at:])
-            if messages and len(rest) <= link_limits.BATCH_COUNTED_BYTES:
+            if messages and len(rest) <= BATCH_COUNTED_BYTES:
                 batch = Batch.FromString(rest)
                 if not batch.messages:
                     _require_whole(batch, len(messages), len(data))
@@ -99,8 +128,8 @@ def _large_messages(data: bytes | memoryview) -> tuple[list[bytes], int]:
         if not messages and size < LARGE:
             break
         at, total = start + size, total + size
-        most = link_limits.DIRECT_BATCH_BYTES
-        if at > end or (messages and (total > most or len(messages) == link_limits.BATCH_MESSAGES)):
+        most = DIRECT_BATCH_BYTES
+        if at > end or (messages and (total > most or len(messages) == BATCH_MESSAGES)):
             raise ValueError(f"{len(messages) + 1} messages of {total} bytes together")
         messages.append(bytes(data[start:at]))
     return messages, at
@@ -116,15 +145,15 @@ def _require_whole(batch: Batch, messages: int, size: int) -> None:
         Refusal: 6999, as `read_batch`.
     """
     numbers, answers = len(batch.numbers), len(batch.answers)
-    most = link_limits.BATCH_ANSWERS_READ
+    most = BATCH_ANSWERS_READ
     # A message or a span takes two bytes at least, so a batch with a single message needs no look.
-    if size > 2 * link_limits.BATCH_MESSAGES and (
-        messages > link_limits.BATCH_MESSAGES
+    if size > 2 * BATCH_MESSAGES and (
+        messages > BATCH_MESSAGES
         or answers > most
         or len(batch.accepted) > most
         or len(batch.accepted_numbers) > most
-        or len(batch.branches) > link_limits.BATCH_ANSWERS
-        or len(batch.spans) > link_limits.BATCH_MESSAGES
+        or len(batch.branches) > BATCH_ANSWERS
+        or len(batch.spans) > BATCH_MESSAGES
     ):
         raise Refusal(Code.NET_ERR, "more messages or answers than a batch may have")
     if messages != len(batch.patience):
@@ -142,22 +171,22 @@ def _require_bounds(data: bytes) -> None:
         IndexError, ValueError: it has more in it than a batch may have.
     """
     messages = size = other = 0
-    for number, taken in field_sizes(data, link_limits.BATCH_FIELDS):
+    for number, taken in field_sizes(data, BATCH_FIELDS):
         if number == Batch.MESSAGES_FIELD_NUMBER:
             messages += 1
             size += taken
         else:
             other += taken
     # The fields of messages have up to five bytes more than the messages.
-    if messages > 1 and size > link_limits.DIRECT_BATCH_BYTES + 5 * messages:
+    if messages > 1 and size > DIRECT_BATCH_BYTES + 5 * messages:
         raise ValueError(f"{messages} messages of {size} bytes together")
-    if other > link_limits.BATCH_OTHER_BYTES:
+    if other > BATCH_OTHER_BYTES:
         raise ValueError(f"{other} bytes beside the messages")
 
 
 def move_surplus(batch: Batch, later: Batch) -> int:
     """Move the answers that are too many for one batch to the next one. Returns their number."""
-    most = link_limits.BATCH_ANSWERS
+    most = BATCH_ANSWERS
     for field in ("accepted_numbers", "accepted"):
         answers = getattr(batch, field)
         getattr(later, field).extend(answers[most:])
@@ -167,7 +196,7 @@ def move_surplus(batch: Batch, later: Batch) -> int:
         count = size = 0
         for index, answer in enumerate(batch.answers[:most]):
             size += len(answer) + sizes.get(index, 0)
-            if count and size > link_limits.BATCH_ANSWER_BYTES:
+            if count and size > BATCH_ANSWER_BYTES:
                 break
             count += 1
         later.answers.extend(batch.answers[count:])

@@ -19,9 +19,8 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Flow, Frame
-from taskd_net.limits import REMEMBERED_CHARS
 from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Destination, Position
+from taskd_net.position import REMEMBERED_CHARS, Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, text_field, varint
 from taskd_net.wire.headers import (

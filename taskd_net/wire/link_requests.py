@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import link_limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack
 from taskd_net.core.ready import Kind
@@ -15,6 +14,9 @@ from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire.fields import field_sizes
+
+FIELDS: Final = 32
+"""Fields of such a request or reply; there are five, and others of a later version."""
 
 _M = TypeVar("_M", bound=Message)
 
@@ -148,7 +150,7 @@ def read_reply(data: bytes, parent: Position) -> Reply:
 def _read(kind: type[_M], data: bytes, what: str) -> _M:
     try:
         # Millions of empty fields would take many times their bytes.
-        collections.deque(field_sizes(data, link_limits.DIRECT_REQUEST_FIELDS), maxlen=0)
+        collections.deque(field_sizes(data, FIELDS), maxlen=0)
         return kind.FromString(data)
     except (DecodeError, IndexError, ValueError) as error:
         raise Refusal(Code.NET_ERR, f"the bytes are not {what}: {error}") from error

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Probe
-from taskd_net.limits import PROBE_HOPS
 from taskd_net.position import Destination, Position, is_rank
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.positions import write_position
+
+PROBE_HOPS: Final = 64
+"""Links that a trace follows at most: more levels than any tree has; in the wire it has two digits."""
 
 PREFIX = "taskd-net/probe"
 """Prefix of a probe's mtype. A bounded probe has a slash behind it, and the number of links that it may still cross."""

@@ -10,8 +10,33 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from taskd_net import link_limits
 from taskd_net.codes import TaskdNetError
+
+READ_BYTES: Final = 128 * 1024
+"""Bytes of the buffer that all direct links of an event loop read into, and so of one read: more small messages than
+may be in flight to a leaf. A larger frame is put together in a buffer of its link; its first read is copied there."""
+
+OWN_BYTES: Final = 4 * 1024
+"""Least bytes of a link's own buffer, for the beginning of a frame. It ends with the frame."""
+
+GROWN_BYTES: Final = 64 * 1024
+"""Bytes of the buffer of a frame whose first OWN_BYTES have come. It is doubled when it is full, up to the
+frame's length. Python clears a new buffer, so a length of 8 MiB alone would cost 8 MiB."""
+
+FRAME_BYTES: Final = 1024 * 1024 + 64 * 1024
+"""Bytes of a buffer that an event loop keeps for its next large frame: any batch (DIRECT_BATCH_BYTES), and a message
+with a body of 1 MiB, come in without growth."""
+
+SPARES: Final = 4
+"""Such buffers at most: as many large frames as came at the same time. With one, eight senders of 1 MiB each cost a
+tenth more."""
+
+VIEWED_BYTES: Final = 16 * 1024
+"""Bytes of a batch from which on it is read where it lies. Reading a view costs a microsecond more, copying 16 KiB as
+much."""
+
+TOKEN_BYTES: Final = 32
+"""Bytes of the random token that a parent gives to a child for one direct link: nobody guesses it."""
 
 HEAD: Final = struct.Struct("<IB")
 """The bytes before a payload: its length, and the kind of the frame."""
@@ -24,7 +49,7 @@ VERSION: Final = 4
 """Of offers and greetings: a new frame, or a request of another kind, needs the next one. A parent and a child of
 different versions do without direct links. Version 1 had no `MESSAGE` and no `DELIVERED`, version 2
 no renewal over the link, version 3 smaller batches."""
-_GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{link_limits.DIRECT_TOKEN_BYTES}s")
+_GREETING: Final = struct.Struct(f"<{len(_MAGIC)}sBB{TOKEN_BYTES}s")
 _CONTINUES: Final = 1
 _JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}
 
@@ -152,22 +177,22 @@ class Buffers:
 
     __slots__ = ("_spares", "shared")
 
-    def __init__(self, size: int = link_limits.DIRECT_READ_BYTES) -> None:
+    def __init__(self, size: int = READ_BYTES) -> None:
         self.shared = memoryview(bytearray(size))
         self._spares: list[memoryview] = []
 
     def take(self, size: int, frame: int) -> memoryview:
         """A buffer of at least `size` bytes, for a frame of `frame` bytes. A large frame gets a spare one."""
-        if frame >= link_limits.DIRECT_READ_BYTES and size <= link_limits.DIRECT_FRAME_BYTES:
+        if frame >= READ_BYTES and size <= FRAME_BYTES:
             if self._spares:
                 return self._spares.pop()
-            if 2 * size > link_limits.DIRECT_FRAME_BYTES:
-                size = link_limits.DIRECT_FRAME_BYTES
+            if 2 * size > FRAME_BYTES:
+                size = FRAME_BYTES
         return memoryview(bytearray(size))
 
     def give_back(self, buffer: memoryview) -> None:
         """Keep a large buffer, which is free again, for the next large frame of any link."""
-        if len(buffer) == link_limits.DIRECT_FRAME_BYTES and len(self._spares) < link_limits.DIRECT_SPARES:
+        if len(buffer) == FRAME_BYTES and len(self._spares) < SPARES:
             self._spares.append(buffer)
 
 
@@ -211,7 +236,7 @@ class FrameReader:
             if held < self._frame:
                 self._make_room(self._grown(held))
             else:
-                self._make_room(max(held + link_limits.DIRECT_OWN_BYTES, min(2 * held, self.most)))
+                self._make_room(max(held + OWN_BYTES, min(2 * held, self.most)))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -252,12 +277,12 @@ class FrameReader:
         else:
             self._start = behind
         payload = view[start:behind]
-        return kind, payload if size >= link_limits.DIRECT_VIEWED_BYTES and kind in _VIEWED else bytes(payload)
+        return kind, payload if size >= VIEWED_BYTES and kind in _VIEWED else bytes(payload)
 
     def keep(self) -> None:
         """Take what is left out of the shared buffer: somebody else reads next."""
         if not self.empty and self._view is self._shared:
-            self._replace(max(self._end - self._start, link_limits.DIRECT_OWN_BYTES))
+            self._replace(max(self._end - self._start, OWN_BYTES))
 
     def drop(self) -> None:
         """Let go of what is left: it is taken, or nobody takes it any more."""
@@ -269,14 +294,14 @@ class FrameReader:
 
     def _grown(self, held: int) -> int:
         """Bytes of the buffer for a frame of which so many have come: its length alone takes no memory."""
-        if held < link_limits.DIRECT_OWN_BYTES:
-            return min(self._frame, link_limits.DIRECT_OWN_BYTES)
-        return min(self._frame, max(2 * held, link_limits.DIRECT_GROWN_BYTES))
+        if held < OWN_BYTES:
+            return min(self._frame, OWN_BYTES)
+        return min(self._frame, max(2 * held, GROWN_BYTES))
 
     def _make_room(self, needed: int) -> None:
         """Have room for so many bytes, of which the first ones are there."""
         if self._view is self._shared or needed > len(self._view):
-            self._replace(max(needed, link_limits.DIRECT_OWN_BYTES))
+            self._replace(max(needed, OWN_BYTES))
         elif self._start + needed > len(self._view):
             held = bytes(self._view[self._start : self._end])
             self._view[: len(held)] = held

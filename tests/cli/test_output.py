@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from taskd_net import Message, Position, limits
+from taskd_net import Message, Position
 from taskd_net.cli import output as module
 from taskd_net.cli.output import REST, WRITE_BYTES, Output, _joined, _rested, as_json, as_text
 from taskd_net.untrusted import PIECE_CHARS
@@ -58,7 +58,7 @@ async def test_a_disk_without_room_is_told_once_and_tried_again(reading: int, mo
             raise OSError(failures.pop(), "no room")
         return write(descriptor, data)
 
-    monkeypatch.setattr(limits, "OUTPUT_RETRY_S", 0.001)
+    monkeypatch.setattr(module, "RETRY_S", 0.001)
     monkeypatch.setattr(os, "write", short)
     output = Output(bool, lambda: full.append(True))
     assert output._write(b"x\n") is True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from taskd_net.core.acks import NOBODY, UNTOLD, Branch, FanOut, Told
+from taskd_net.core.acks import FAILURES_TOLD, NOBODY, UNTOLD, Branch, FanOut, Told
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.limits import FAILURES_TOLD
 from tests.core.routers import at, pending
 
 

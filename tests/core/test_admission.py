@@ -6,6 +6,7 @@ import pytest
 
 from taskd_net import limits
 from taskd_net.codes import Code
+from taskd_net.core import admission
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import UP, Link
@@ -170,13 +171,13 @@ def test_older_claim_is_one_too() -> None:
 
 def test_line_of_those_who_wait_is_bounded() -> None:
     mgr, _, liar = moving()
-    for i in range(limits.QUARANTINE_MESSAGES):
+    for i in range(admission.QUARANTINE_MESSAGES):
         assert mgr.frame_arrived(0.0, liar.id, frame("Mgr", "Worker/0/0", uuid=str(i)), Caller()) == []
     actions = mgr.frame_arrived(0.0, liar.id, frame("Mgr", "Worker/0/0", uuid="more"), Caller())
     assert answered(actions) == [Code.RECV_BUF_BUSY]
     other = add_child(mgr, "Proxy/2")
     assert mgr.frame_arrived(0.0, other.id, frame("Mgr", "Worker/0/0", uuid="o"), Caller()) == []
-    assert len(answered(mgr.tick(limits.QUARANTINE_S))) == limits.QUARANTINE_MESSAGES + 1
+    assert len(answered(mgr.tick(limits.QUARANTINE_S))) == admission.QUARANTINE_MESSAGES + 1
 
 
 def test_who_waits_is_answered_when_the_link_breaks_or_the_node_closes() -> None:

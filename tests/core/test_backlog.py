@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from taskd_net.codes import Code
-from taskd_net.core.backlog import Backlog
-from taskd_net.core.links import UP, Link
+from taskd_net.core.backlog import LINK_GRANT_BYTES, Backlog
+from taskd_net.core.links import LINK_FREE_BYTES, UP, Link
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import LOCAL
-from taskd_net.limits import LINK_FREE_BYTES, LINK_GRANT_BYTES, MESSAGE_BYTES
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.peer_limits import Limits
 from tests.core.driven import Driven, Forward
 from tests.core.routers import Caller, add_child, answered, at, frame, join

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
 from taskd_net.codes import Code
+from taskd_net.core import topology
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Kind
 from taskd_net.core.router_config import RouterConfig
@@ -14,9 +14,9 @@ from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame
 
 
-def mgr(**limits: int) -> Driven:
+def mgr(routes: int = topology.ROUTES, **limits: int) -> Driven:
     """A Mgr with these limits."""
-    return Driven(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(**limits)))
+    return Driven(at("Mgr"), upstream=False, config=RouterConfig(limits=Limits(**limits), routes=routes))
 
 
 def announce(node: Driven, link: Link, *path: str, now: float = 0.0, kind: Kind = Kind.ADD) -> int:
@@ -72,10 +72,9 @@ def test_ranks_of_a_list(to: str, code: int, sync: bool) -> None:
             assert [action.link for action in actions if hasattr(action, "link")] == [proxy.id]
 
 
-def test_claims_of_all_children_are_bounded_with_a_fair_share_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_of_all_children_are_bounded_with_a_fair_share_for_each() -> None:
     """One child has as many as a single one may; where many do, a newcomer still has room."""
-    monkeypatch.setattr(limits, "ROUTES", 1)
-    node = mgr(routes_per_child=10)
+    node = mgr(routes=1, routes_per_child=10)
     taken = []
     for server in range(5):
         link = add_child(node, f"Proxy/{server}")
@@ -84,16 +83,15 @@ def test_claims_of_all_children_are_bounded_with_a_fair_share_for_each(monkeypat
         taken.append(node.routes.claimed(link.id))
     assert taken[:3] == [10, 10, 10]
     assert min(taken) > 1, "more than their own position"
-    assert node.routes.total <= limits.ROUTES_SHARES * 10
+    assert node.routes.total <= topology.ROUTES_SHARES * 10
 
 
-def test_announcement_of_many_at_once_takes_half_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ROUTES", 1)
-    node = mgr(routes_per_child=10)
+def test_announcement_of_many_at_once_takes_half_of_what_is_left() -> None:
+    node = mgr(routes=1, routes_per_child=10)
     for server in range(3):
         link = add_child(node, f"Proxy/{server}")
         assert announce(node, link, *(f"Worker/{server}/{rank}" for rank in range(9))) == 0
     link, many = add_child(node, "Proxy/3"), [f"Worker/3/{rank}" for rank in range(5)]
-    assert limits.ROUTES_SHARES * 10 - node.routes.total - node.routes.claimed(link.id) == 8
+    assert topology.ROUTES_SHARES * 10 - node.routes.total - node.routes.claimed(link.id) == 8
     assert announce(node, link, *many) == Code.EXCEED_MAX_REGISTRY_NUM
     assert announce(node, link, *many[:4]) == 0

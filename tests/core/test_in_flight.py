@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskd_net.core.acks import Branch, FanOut
-from taskd_net.core.in_flight import Collision, InFlight, Run
-from taskd_net.limits import ABANDONED_UUIDS
+from taskd_net.core.in_flight import ABANDONED_UUIDS, Collision, InFlight, Run
 from tests.core.routers import at, frame, pending
 
 INF = float("inf")

@@ -7,13 +7,12 @@ from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame, Probe
 from taskd_net.core.identity import Violation
 from taskd_net.core.in_flight import InFlight, Run
-from taskd_net.core.links import Terms
+from taskd_net.core.links import VIOLATION_PAUSE_S, Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
 from taskd_net.core.replay import Recorder, replay
-from taskd_net.core.router import Router
+from taskd_net.core.router import ANSWERS_UNTAKEN, Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
-from taskd_net.limits import ANSWERS_UNTAKEN, VIOLATION_PAUSE_S
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination
 from tests.core.invariants import check

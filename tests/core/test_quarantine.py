@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taskd_net.core.links import Link
-from taskd_net.core.quarantine import Quarantine, Quarantined
-from taskd_net.limits import WAITING_BYTES
+from taskd_net.core.quarantine import WAITING_BYTES, Quarantine, Quarantined
 from tests.core.routers import at, frame
 
 

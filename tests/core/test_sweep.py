@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Announce, Forgot, Kind
 from taskd_net.position import Position
@@ -17,12 +15,7 @@ from tests.core.driven import Action, Driven
 from tests.core.routers import Caller, add_child, answered, at, everybody, joined, router
 
 SLICE = 3
-
-
-@pytest.fixture(autouse=True)
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of three."""
-    monkeypatch.setattr(limits, "ROUTES_SLICE", SLICE)
+"""Small slices."""
 
 
 def workers(count: int, server: int = 0) -> list[Position]:
@@ -45,7 +38,7 @@ def settle(node: Driven, now: float = 1.0) -> list[Action]:
 
 
 def test_snapshot_withdraws_the_nodes_of_an_earlier_life_by_slices() -> None:
-    node = joined("Proxy/9")
+    node = joined("Proxy/9", routes_slice=SLICE)
     proxy = add_child(node, "Proxy/0")
     announce(node, proxy, Kind.ADD, *workers(8))
     node.announce_answered("up", 0, at("Mgr"))
@@ -62,7 +55,7 @@ def test_snapshot_withdraws_the_nodes_of_an_earlier_life_by_slices() -> None:
 
 
 def test_two_children_share_a_slice_and_one_that_is_forgotten_is_left_out() -> None:
-    node = router("Mgr")
+    node = router("Mgr", routes_slice=SLICE)
     links = [add_child(node, f"Proxy/{server}") for server in range(3)]
     for server, link in enumerate(links):
         announce(node, link, Kind.ADD, *workers(9, server))
@@ -76,7 +69,7 @@ def test_two_children_share_a_slice_and_one_that_is_forgotten_is_left_out() -> N
 
 
 def test_child_that_is_forgotten_goes_by_slices_and_comes_back_in_between() -> None:
-    node = router("Mgr")
+    node = router("Mgr", routes_slice=SLICE)
     proxy = add_child(node, "Proxy/0")
     announce(node, proxy, Kind.ADD, *workers(7))
     node.link_down(2.0, proxy, "Proxy/0", ())
@@ -93,7 +86,7 @@ def test_child_that_is_forgotten_goes_by_slices_and_comes_back_in_between() -> N
 
 
 def test_slices_of_all_children_together_are_bounded() -> None:
-    node = router("Mgr")
+    node = router("Mgr", routes_slice=SLICE)
     for server in range(4):
         link = add_child(node, f"Proxy/{server}")
         announce(node, link, Kind.ADD, *workers(1, server))
@@ -105,7 +98,7 @@ def test_slices_of_all_children_together_are_bounded() -> None:
 
 
 def test_further_slices_are_not_counted_as_announcements() -> None:
-    node = router("Mgr")
+    node = router("Mgr", routes_slice=SLICE)
     proxy = add_child(node, "Proxy/0")
     assert proxy.announcements is not None
     for _ in range(5000):
@@ -115,7 +108,7 @@ def test_further_slices_are_not_counted_as_announcements() -> None:
 
 
 def test_further_slice_of_nothing_that_may_lie_below_is_reported_and_keeps_the_rest() -> None:
-    node = joined("Proxy/9")
+    node = joined("Proxy/9", routes_slice=SLICE)
     proxy = add_child(node, "Proxy/0")
     assert answered(announce(node, proxy, Kind.ADD, at("Proxy/9"))) == [4999]
     announce(node, proxy, Kind.ADD, *workers(3))
@@ -127,7 +120,7 @@ def test_further_slice_of_nothing_that_may_lie_below_is_reported_and_keeps_the_r
 
 def test_spellings_go_with_the_claims() -> None:
     """A child that withdraws ever new names must not fill the memory with them."""
-    node = router("Mgr")
+    node = router("Mgr", routes_slice=SLICE)
     proxy = add_child(node, "Proxy/0")
     announce(node, proxy, Kind.WITHDRAW, at("Proxy/1/x"), at("Proxy/2/x"))
     assert proxy.spellings == {}
@@ -162,7 +155,7 @@ class Above:
     """A node with two children, and the nodes that its parent knows below it."""
 
     def __init__(self) -> None:
-        self.node = joined("Proxy/9")
+        self.node = joined("Proxy/9", routes_slice=SLICE)
         self.children = [add_child(self.node, place) for place in ("Proxy/0", "Proxy/1")]
         self.known: set[Position] = set()
 

@@ -39,7 +39,7 @@ def test_every_destination_has_a_flow_and_all_lists_have_one() -> None:
 
 
 def test_flows_are_bounded_and_never_used_again() -> None:
-    made, limit = maker(), limits.UUID_FLOWS
+    made, limit = maker(), module.UUID_FLOWS
     first = made.next(at("Mgr"))
     for rank in range(limit):
         made.next(at(f"Worker/0/{rank}"))

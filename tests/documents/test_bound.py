@@ -10,15 +10,17 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, distributions, job_limits, job_view, limits, link_limits, observe_limits
+from taskd_net import Code, distributions, job_limits, job_view, limits, observe_limits
 from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
 from taskd_net.cli.settings import COMMANDS, CONFIG
+from taskd_net.core import admission, router
 from taskd_net.core.ready import Kind
 from taskd_net.jobs import job, outbox, snapshot
 from taskd_net.jobs.plugins import profiling, stop_train
-from taskd_net.links import batched_kind, direct, grpc_status, peer
+from taskd_net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
+from taskd_net.wire import batches
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
@@ -29,7 +31,7 @@ def _seconds(value: float) -> str:
 
 
 _MIB: Final = 1024 * 1024
-_NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PER_LEVEL**level) for level in range(3))
+_NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * router.ACK_TIMEOUT_PER_LEVEL**level) for level in range(3))
 
 FIGURES: Final = {
     "README.md": [
@@ -116,13 +118,13 @@ FIGURES: Final = {
         f"{limits.LINK_MESSAGES:,} messages and {limits.LINK_BYTES // _MIB} MiB wait on a link",
     ],
     "docs/design.md": [
-        f"`ack_timeout` × {limits.ACK_TIMEOUT_PER_LEVEL} per level below the Mgr ({_NESTED} …)",
-        f"it spends {limits.ACK_BUDGET_PER_HOP:.0%} of what its child has left".replace("%", " %"),
+        f"`ack_timeout` × {router.ACK_TIMEOUT_PER_LEVEL} per level below the Mgr ({_NESTED} …)",
+        f"it spends {admission.ACK_BUDGET_PER_HOP:.0%} of what its child has left".replace("%", " %"),
         f"full jitter, {limits.BACKOFF_INITIAL_S * 1000:g} ms to {_seconds(limits.BACKOFF_MAX_S)}",
         f"it has {_seconds(limits.CONNECT_S)} to connect",
         f"requests of at most {limits.ANNOUNCE_POSITIONS:,} positions",
-        f"At most {link_limits.BATCH_MESSAGES} messages and {link_limits.BATCH_BYTES // 1024} KiB in a batch",
-        "the other is at most four ahead" if link_limits.BATCHES_AHEAD == 4 else "",
+        f"At most {batches.BATCH_MESSAGES} messages and {batched.BATCH_BYTES // 1024} KiB in a batch",
+        "the other is at most four ahead" if batched.BATCHES_AHEAD == 4 else "",
         "waits for the announcement, for a second" if limits.QUARANTINE_S == 1.0 else "",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
         f"A receive limit of {limits.RECEIVE_BYTES // _MIB} MiB at both ends",
@@ -160,14 +162,14 @@ FIGURES: Final = {
         f"frozen for {_seconds(limits.SILENT_S)}",
         f"over gRPC {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",
         f"larger than {limits.MESSAGE_BYTES // _MIB} MiB",
-        "`PULSE_S`" if hasattr(limits, "PULSE_S") else "",
+        "`PULSE_S`" if hasattr(ordered_acks, "PULSE_S") else "",
         f"{limits.LOG_PEER_LINES} lines at once and then one a minute" if limits.LOG_PEER_REFILL_S == 60.0 else "",
         f"{limits.LOG_WARNINGS} (below warning {limits.LOG_CHANGES}) at once and then one in {limits.LOG_REFILL_S:g} s",
         f"cut to {limits.LOG_VALUE_CHARS} characters",
         "for `seconds`; every 5 minutes until it is" if limits.NOT_JOINED_LOG_S == 300.0 else "",
     ],
     "docs/performance.md": [
-        "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if link_limits.BATCHES_AHEAD == 4 else "",
+        "at most four batches ahead of the other end (`BATCHES_AHEAD`)" if batched.BATCHES_AHEAD == 4 else "",
     ],
     "docs/reliability.md": [
         f"After {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",

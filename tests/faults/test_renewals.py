@@ -15,10 +15,11 @@ from typing import Self
 
 import pytest
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.core.links import UP
 from taskd_net.links.direct_kind import Direct
 from taskd_net.links.kind import Opened, Unreachable, Way
+from taskd_net.transport import renewal
 from tests.cli.processes import Daemon
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode
@@ -121,7 +122,7 @@ async def test_links_that_move_back_below_a_parent_that_is_stopped_for_most_of_t
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The port of the direct links is behind a firewall while the Workers join, and open afterwards."""
-    monkeypatch.setattr(link_limits, "DIRECT_RETRY_S", 0.05)
+    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
     firewall = False
     opens, answers = Direct.open, Direct.answers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
@@ -16,6 +15,7 @@ from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
 from taskd_net.core.router_config import RouterConfig
+from taskd_net.links import peer
 from taskd_net.peer_limits import Limits
 from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
@@ -39,7 +39,7 @@ _NAMES: Final = [
 ]
 _POSITIONS: Final = [Position.parse(name) for name in _NAMES]
 _HONEST: Final = Position.worker(5, 5)
-_ODD: Final = Quirks(reads_lists=False, acks_broadcasts=False, turn=limits.ORIGINAL_TURN_S, announces_again=False)
+_ODD: Final = Quirks(reads_lists=False, acks_broadcasts=False, turn=peer.ORIGINAL_TURN_S, announces_again=False)
 _CONFIG: Final = RouterConfig(
     inbox=3, dedup_window=4, link_messages=4, max_children=5, limits=Limits(routes_per_child=4, list_ranks=2)
 )

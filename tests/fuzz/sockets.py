@@ -8,16 +8,18 @@ import socket
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
+from taskd_net.links import direct_socket
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_requests import Answering, Asking
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.remote import Caller, remote_of
 from taskd_net.position import Position
+from taskd_net.wire import socket_frames
 from taskd_net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
 from taskd_net.wire.socket_frames import (
     Buffers,
@@ -35,7 +37,7 @@ from taskd_net.wire.socket_frames import (
 )
 from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
 
-_SHARED: Final = link_limits.DIRECT_OWN_BYTES
+_SHARED: Final = socket_frames.OWN_BYTES
 _OTHERS: Final = 256
 _HEAD: Final = len(write_frame(Kind.PING))
 _CUTS: Final = (1, 5, 64, 4096, 70_000)
@@ -61,14 +63,14 @@ def _read(data: bytes, most: int, cut: int) -> tuple[list[tuple[int, bytes]], bo
                 return frames, True
             reader.keep()
             buffers.shared[:_OTHERS] = b"\xaa" * _OTHERS  # another link reads
-        bound = most + 2 * _SHARED if most < link_limits.DIRECT_READ_BYTES else most + link_limits.DIRECT_FRAME_BYTES
+        bound = most + 2 * _SHARED if most < socket_frames.READ_BYTES else most + socket_frames.FRAME_BYTES
         assert len(reader._view) <= bound, "a frame beyond the bound takes no memory"
     return frames, False
 
 
 def frames(data: bytes) -> None:
     """Frames and greetings: the same however the stream is cut, and within the bound."""
-    for most in (link_limits.DIRECT_GREETING_BYTES, limits.RECEIVE_BYTES):
+    for most in (direct_socket.GREETING_BYTES, limits.RECEIVE_BYTES):
         whole, broken = _read(data, most, max(1, len(data)))
         assert all(len(payload) <= most for _, payload in whole)
         for cut in _CUTS:

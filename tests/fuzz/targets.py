@@ -26,11 +26,10 @@ from taskd_net.body import Body
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.codes import Code, ConfigError, Refusal
+from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
-from taskd_net.limits import FAILURES_TOLD
-from taskd_net.link_limits import BATCH_ANSWERS, BATCH_ANSWERS_READ, BATCH_MESSAGES
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.observe import probe_codec, status_codec
@@ -46,7 +45,15 @@ from taskd_net.untrusted import json_line, printable
 from taskd_net.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import read_batch, read_branches, split_batch, write_batch
+from taskd_net.wire.batches import (
+    BATCH_ANSWERS,
+    BATCH_ANSWERS_READ,
+    BATCH_MESSAGES,
+    read_batch,
+    read_branches,
+    split_batch,
+    write_batch,
+)
 from taskd_net.wire.fields import field_sizes, varint
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import Announcement, read_announcement, read_register

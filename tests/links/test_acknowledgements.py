@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
+from taskd_net.links import acknowledgements
 from taskd_net.links.acknowledgements import _silent
 from taskd_net.links.flushes import flushes
 from tests.links.pipes import bodies
@@ -47,7 +48,7 @@ def heal(end: socket.socket) -> None:
 async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
     """A link whose times for acknowledgements are quarters."""
     monkeypatch.setattr(limits, "KEEPALIVE_TIMEOUT_S", limits.KEEPALIVE_TIMEOUT_S / 4)
-    monkeypatch.setattr(link_limits, "DIRECT_LOOK_S", link_limits.DIRECT_LOOK_S / 4)
+    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 4)
     cable = await Cable().begin()
     yield cable
     await cable.close()
@@ -61,7 +62,7 @@ async def test_cut_network_with_a_message_under_way_ends_the_link_within_its_tim
     took = time.monotonic() - began
     assert quick.link.lost.startswith("the network is cut: nothing was acknowledged for")
     # The kernel counts from its last acknowledgement, which came before the cut, and in ticks of up to 10 ms.
-    assert limits.KEEPALIVE_TIMEOUT_S - link_limits.DIRECT_LOOK_S < took < limits.KEEPALIVE_TIME_S
+    assert limits.KEEPALIVE_TIMEOUT_S - acknowledgements.LOOK_S < took < limits.KEEPALIVE_TIME_S
     assert not answers  # the Router answers when the link is taken down
 
 

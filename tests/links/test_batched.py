@@ -7,10 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from taskd_net import Ack, Code, Failure, Position, limits, link_limits
+from taskd_net import Ack, Code, Failure, Position
+from taskd_net.core import acks as core_acks
+from taskd_net.core import router
 from taskd_net.core.acks import Answer
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
+from taskd_net.links import batched
+from taskd_net.wire import batches as wire_batches
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire.batches import read_batch, read_branches
 from tests.links.cable import PROXY, WORKER, Cable, writes
@@ -50,12 +54,12 @@ async def test_batch_has_at_most_256_messages(cable: Cable) -> None:
 
 
 async def test_batch_is_bounded_in_bytes_and_a_large_message_goes_alone(cable: Cable) -> None:
-    for message in bodies(4, link_limits.BATCH_BYTES // 3 - 100):
+    for message in bodies(4, batched.BATCH_BYTES // 3 - 100):
         cable.node.send(message)
-    cable.node.send(frame("x" * 2 * link_limits.BATCH_BYTES, uuid="large"))
+    cable.node.send(frame("x" * 2 * batched.BATCH_BYTES, uuid="large"))
     cable.node.send(frame(uuid="small"))
     assert [(await cable.take())[0] for _ in range(4)] == [["0", "1", "2"], ["3"], ["large"], ["small"]]
-    assert all(len(data) <= link_limits.BATCH_BYTES + 1000 for data in cable.pipe.written[:2])
+    assert all(len(data) <= batched.BATCH_BYTES + 1000 for data in cable.pipe.written[:2])
 
 
 async def test_patience_is_milliseconds_and_0_only_where_nobody_waits(cable: Cable) -> None:
@@ -80,9 +84,9 @@ async def test_stream_ends_under_a_write_when_the_answers_are_not_taken() -> Non
     """The child sends on and on, and reads nothing."""
     cable = Cable(numbered=True)
     cable.pipe.gate.clear()
-    unread = cable.quota.room + limits.ANSWERS_UNTAKEN
+    unread = cable.quota.room + router.ANSWERS_UNTAKEN
     message = frame(src="Worker/0/0", to="Mgr").data
-    most = link_limits.BATCH_MESSAGES
+    most = wire_batches.BATCH_MESSAGES
     for first in range(0, unread + most, most):
         batch = link_pb2.Batch(messages=[message] * most, patience=[3000] * most)
         batch.numbers.extend(range(first + 1, first + most + 1))
@@ -96,8 +100,8 @@ async def test_answers_that_no_batch_can_have_together_leave_in_several() -> Non
     """None is lost, and what some say beside their code stays with them."""
     cable = Cable(PROXY, counts=True)
     cable.pipe.gate.clear()
-    many = link_limits.BATCH_ANSWERS + 100
-    failures = tuple(Failure(Position.worker(0, rank), Code.NO_ROUTE) for rank in range(limits.FAILURES_TOLD))
+    many = wire_batches.BATCH_ANSWERS + 100
+    failures = tuple(Failure(Position.worker(0, rank), Code.NO_ROUTE) for rank in range(core_acks.FAILURES_TOLD))
     writes_ = Writes()
     writes_.accepted = [f"good {index}" for index in range(many)]
     src = Position.proxy(0)
@@ -109,7 +113,7 @@ async def test_answers_that_no_batch_can_have_together_leave_in_several() -> Non
     while len(told) < many:
         batch = read_batch(await soon(cable.pipe.begun.get()))
         size = sum(map(len, batch.answers)) + sum(b.ByteSize() for b in batch.branches)
-        assert size <= link_limits.BATCH_ANSWER_BYTES
+        assert size <= wire_batches.BATCH_ANSWER_BYTES
         accepted += batch.accepted
         branches = read_branches(batch.branches, PROXY)
         told += [
@@ -155,19 +159,19 @@ async def test_answers_of_one_batch_are_taken_in_by_slices(cable: Cable, monkeyp
         return arrived(now, link, accepted, answers)
 
     monkeypatch.setattr(cable.node.router, "answers_arrived", answers_arrived)
-    acks = tuple(Ack(f"u{number}", Code.NO_ROUTE, WORKER) for number in range(link_limits.ANSWERS_AT_ONCE + 3))
+    acks = tuple(Ack(f"u{number}", Code.NO_ROUTE, WORKER) for number in range(batched.ANSWERS_AT_ONCE + 3))
     cable.comes_in((frame(uuid="after", src="Worker/0/0", to="Mgr").data, 1000), accepted=("a",), answers=acks)
     seen = []
     while not cable.node.delivered:
         seen.append(list(taken))
         await asyncio.sleep(0)
-    assert [link_limits.ANSWERS_AT_ONCE] in seen, "they were taken in at once"
-    assert taken == [link_limits.ANSWERS_AT_ONCE, 3]
+    assert [batched.ANSWERS_AT_ONCE] in seen, "they were taken in at once"
+    assert taken == [batched.ANSWERS_AT_ONCE, 3]
 
 
 async def test_later_answer_that_is_none_ends_the_stream(cable: Cable) -> None:
     good = codec.write_ack(Ack("u", Code.NO_ROUTE, WORKER))
-    cable.pipe.comes_in(link_pb2.Batch(answers=[good] * link_limits.ANSWERS_AT_ONCE + [b"\xff"]).SerializeToString())
+    cable.pipe.comes_in(link_pb2.Batch(answers=[good] * batched.ANSWERS_AT_ONCE + [b"\xff"]).SerializeToString())
     await soon(cable.running)
     assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
 
@@ -177,7 +181,7 @@ async def test_later_answer_that_is_none_ends_the_stream(cable: Cable) -> None:
 
 async def ahead(cable: Cable) -> None:
     """Write as many batches as may be written before the other end has taken one in."""
-    for number in range(link_limits.BATCHES_AHEAD):
+    for number in range(batched.BATCHES_AHEAD):
         cable.node.send(frame(uuid=str(number)))
         assert (await cable.take())[0] == [str(number)]
 
@@ -194,7 +198,7 @@ async def test_what_is_too_far_ahead_of_the_other_end_waits_and_leaves_together(
     cable.node.send(frame(uuid="d"))
     cable.comes_in(taken=2**32 - 1)  # what cannot be: not more is allowed by it than by the truth
     assert (await cable.take())[0] == ["d"]
-    for number in range(link_limits.BATCHES_AHEAD - 1):
+    for number in range(batched.BATCHES_AHEAD - 1):
         cable.node.send(frame(uuid=f"more {number}"))
         await cable.take()
     cable.node.send(frame(uuid="e"))

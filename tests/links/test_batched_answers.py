@@ -10,8 +10,7 @@ import pytest
 from taskd_net import Ack, Code, Failure, Position
 from taskd_net.core.acks import Told
 from taskd_net.core.ready import Kind
-from taskd_net.link_limits import ANSWERS_AT_ONCE
-from taskd_net.links.batched import BatchedLink
+from taskd_net.links.batched import ANSWERS_AT_ONCE, BatchedLink
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, read_branches

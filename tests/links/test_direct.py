@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import uvloop
 
-from taskd_net import Ack, Code, Position, limits, link_limits
+from taskd_net import Ack, Code, Position, limits
 from taskd_net.core.ready import Ready, Writes
+from taskd_net.links import acknowledgements, batched, direct, direct_socket, read_turns
 from taskd_net.links.acknowledgements import progress
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
-from taskd_net.wire import codec, link_pb2
+from taskd_net.wire import batches, codec, link_pb2
 from taskd_net.wire.socket_frames import (
     Buffers,
     FrameReader,
@@ -144,7 +145,7 @@ async def test_messages_of_one_turn_leave_together_and_are_written_when_the_kern
 
 
 async def test_messages_leave_in_pieces_before_the_turn_is_over(cable: Cable) -> None:
-    small, large = link_limits.DIRECT_PIECE, link_limits.DIRECT_PIECES
+    small, large = direct.PIECE, direct.PIECES
     for message in bodies(2 * small + large + 1):
         cable.node.send(message)
     assert cable.child.queued_messages == 1
@@ -170,11 +171,11 @@ async def test_message_that_is_alone_leaves_at_once(cable: Cable) -> None:
 
 async def test_full_kernel_ends_the_pieces_until_it_has_room(cable: Cable) -> None:
     """A batch that the kernel has not all of stays under way: the next one waits, in order."""
-    messages = [frame("x" * 10_000, uuid=str(number)) for number in range(4 * link_limits.DIRECT_PIECE)]
+    messages = [frame("x" * 10_000, uuid=str(number)) for number in range(4 * direct.PIECE)]
     for message in messages:
         cable.node.send(message)
     assert cable.stream.unsent > 0
-    assert cable.child.queued_messages > 2 * link_limits.DIRECT_PIECE
+    assert cable.child.queued_messages > 2 * direct.PIECE
     got: list[str] = []
     while len(got) < len(messages):
         uuids, numbers = await cable.next_batch()
@@ -228,8 +229,8 @@ async def test_answer_to_a_message_that_is_alone_lets_the_next_one_leave_at_once
 
 async def test_message_that_is_alone_does_not_overtake(cable: Cable) -> None:
     """Messages wait for the other end to take in the batches before. The answer that ends the wait brings a new one."""
-    messages = iter(bodies(link_limits.BATCHES_AHEAD + 3))
-    for _ in range(link_limits.BATCHES_AHEAD):
+    messages = iter(bodies(batched.BATCHES_AHEAD + 3))
+    for _ in range(batched.BATCHES_AHEAD):
         cable.node.send(next(messages))
         await cable.next_batch()
     cable.node.send(next(messages))
@@ -245,11 +246,11 @@ async def test_message_that_is_alone_does_not_overtake(cable: Cable) -> None:
             cable.node.send(message)
 
     cable.node.perform = send_too  # type: ignore[method-assign]
-    await cable.write(write_delivered(1, link_limits.BATCHES_AHEAD))
+    await cable.write(write_delivered(1, batched.BATCHES_AHEAD))
     uuids = [*(await cable.next_batch())[0]]
     if len(uuids) < 2:
         uuids += (await cable.next_batch())[0]
-    assert uuids == [str(link_limits.BATCHES_AHEAD), str(link_limits.BATCHES_AHEAD + 1)]
+    assert uuids == [str(batched.BATCHES_AHEAD), str(batched.BATCHES_AHEAD + 1)]
 
 
 async def test_large_messages_wait_while_two_batches_of_them_are_ahead(cable: Cable) -> None:
@@ -258,9 +259,9 @@ async def test_large_messages_wait_while_two_batches_of_them_are_ahead(cable: Ca
     for message in bodies(len(uuids), 65_536):
         cable.node.send(message)
     found: list[str] = []
-    for _ in range(link_limits.DIRECT_LARGE_AHEAD):
+    for _ in range(direct.LARGE_AHEAD):
         batch, _ = await cable.next_batch()
-        assert 2 <= len(batch) <= link_limits.DIRECT_BATCH_BYTES // 65_536
+        assert 2 <= len(batch) <= batches.DIRECT_BATCH_BYTES // 65_536
         found += batch
     assert (cable.stream.unsent, cable.child.queued_messages) == (0, len(uuids) - len(found))
     while len(found) < len(uuids):
@@ -272,7 +273,7 @@ async def test_large_messages_wait_while_two_batches_of_them_are_ahead(cable: Ca
 async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last frame of a read alone leaves at once; what came before it waits for the end, and takes it along."""
     # A process that the kernel sets aside here would end its turn, and so the read.
-    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 60.0)
+    monkeypatch.setattr(read_turns, "TURN_S", 60.0)
     data = [frame(src="Worker/0/0", to="Mgr", uuid=str(number)).data for number in range(3)]
     await cable.write(b"".join(write_message(number, 3000, 0, each) for number, each in enumerate(data, 1)))
     numbers: list[int] = []
@@ -319,7 +320,7 @@ async def test_end_that_does_not_read_costs_one_batch_beside_the_queue(cable: Ca
         sent.append(cable.node.send(frame("x" * 200_000, uuid=str(number))))
         await asyncio.sleep(0)
     assert limits.LINK_BYTES - 300_000 < cable.child.queued_bytes <= limits.LINK_BYTES
-    assert cable.stream.unsent <= link_limits.DIRECT_BATCH_BYTES + 1000
+    assert cable.stream.unsent <= batches.DIRECT_BATCH_BYTES + 1000
     assert {answers[0].code for answers in sent if answers} == {Code.RECV_BUF_BUSY}
     assert sum(not answers for answers in sent) == cable.child.in_flight.count
 
@@ -487,7 +488,7 @@ async def test_last_frame_gives_the_reason(cable: Cable) -> None:
 @pytest.mark.parametrize("kind", [Kind.PING, Kind.PONG])
 async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: Kind) -> None:
     """A reader that stood still has the pings of a minute before it: they end nothing."""
-    most = link_limits.DIRECT_SIGNS
+    most = direct_socket.SIGNS
     await cable.write(write_frame(kind) * most)
     await until(lambda: cable.stream._signs == most)
     assert not cable.running.done()
@@ -500,7 +501,7 @@ async def test_other_links_have_their_turn_between_many_small_frames(
     cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests, most = 0, 20
-    monkeypatch.setattr(link_limits, "DIRECT_REQUEST_S", link_limits.DIRECT_TURN_S / (most - 0.5))
+    monkeypatch.setattr(direct_socket, "REQUEST_S", read_turns.TURN_S / (most - 0.5))
 
     def arrived(*_: object) -> None:
         nonlocal requests
@@ -541,7 +542,7 @@ async def test_other_links_have_their_turn_between_batches_that_take_long(
         taken += 1
         return False
 
-    monkeypatch.setattr(link_limits, "DIRECT_TURN_S", 1e-9)
+    monkeypatch.setattr(read_turns, "TURN_S", 1e-9)
     monkeypatch.setattr(DirectLink, "take_in", take_in)
     data = write_frame(Kind.BATCH) * 3 + write_frame(Kind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data
@@ -600,7 +601,7 @@ async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
     """A link whose seconds are twentieths."""
     for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S", "SILENT_S"):
         monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
-    monkeypatch.setattr(link_limits, "DIRECT_LOOK_S", link_limits.DIRECT_LOOK_S / 20)
+    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 20)
     cable = await Cable().begin()
     yield cable
     await cable.close()
@@ -643,7 +644,7 @@ async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
 async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = cable.stream
     with monkeypatch.context() as patch:
-        patch.setattr(link_limits, "DIRECT_TURN_S", 0.0)
+        patch.setattr(read_turns, "TURN_S", 0.0)
         await cable.write(write_frame(Kind.PONG))
         await until(lambda: stream in stream._reads.waiting)
         for silent in (limits.NOT_ANSWERING_S, limits.SILENT_S):

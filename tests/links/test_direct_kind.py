@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import NodeConfig, limits, link_limits, observe_limits
+from taskd_net import NodeConfig, limits, observe_limits
 from taskd_net.codes import ConfigError
 from taskd_net.links import direct_acceptor, direct_kind
 from taskd_net.links.direct import KEY
 from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.kind import Way
 from taskd_net.links.peer import Metadata
+from taskd_net.transport import renewal
 from taskd_net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
@@ -166,7 +167,7 @@ async def silent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.socket
 async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
     mesh: Mesh, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_limits, "DIRECT_RETRY_S", 0.2)
+    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.2)
     monkeypatch.setattr(limits, "CONNECT_S", 0.1)
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
@@ -175,7 +176,7 @@ async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
     worker = await mesh.worker(0, 0, mgr)
     # The firewall opens: what is offered from now on is the parent's own port.
     monkeypatch.undo()
-    monkeypatch.setattr(link_limits, "DIRECT_RETRY_S", 0.05)
+    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
     monkeypatch.setattr(direct_kind.Direct, "answers", _yes)
     sent = 0
     while mesh.count("moved", link="direct") < 2:
@@ -232,7 +233,7 @@ async def _yes(*_: object) -> bool:
 async def test_port_that_stays_shut_is_logged_once(
     mesh: Mesh, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_limits, "DIRECT_RETRY_S", 0.05)
+    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
     monkeypatch.setattr(limits, "CONNECT_S", 0.02)
     looks = asyncio.Semaphore(0)
     found: list[bool] = []
@@ -306,7 +307,7 @@ async def test_offer_of_another_version_leads_to_the_batched_link(
 
 
 async def test_silent_and_slow_strangers_have_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_limits, "DIRECT_GREETING_S", 0.2)
+    monkeypatch.setattr(direct_acceptor, "GREETING_S", 0.2)
     mgr = await mesh.mgr()
     port = await port_of(mgr)
     assert await answer_to(port, b"") == b""
@@ -314,7 +315,7 @@ async def test_silent_and_slow_strangers_have_their_time(mesh: Mesh, monkeypatch
 
 
 async def test_connections_that_have_not_greeted_are_bounded(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_limits, "DIRECT_GREETINGS_PER_ADDRESS", 4)
+    monkeypatch.setattr(direct_acceptor, "GREETINGS_PER_ADDRESS", 4)
     mgr = await mesh.mgr()
     port = await port_of(mgr)
     open_ = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taskd_net import Code, Position, link_limits
+from taskd_net import Code, Position
 from taskd_net.core.ready import Kind as RoutesKind
+from taskd_net.links import direct_requests
 from taskd_net.links.direct_requests import Answering, Asking
 from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
 from taskd_net.links.remote import Caller, remote_of
@@ -130,7 +131,7 @@ async def test_parent_answers_nothing_after_the_patience_of_the_child(mesh: Mesh
     async with DirectChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()
-        for _ in range(3 * link_limits.DIRECT_REQUESTS):
+        for _ in range(3 * direct_requests.REQUESTS):
             child.put(child.request(number=99, announcement=announcement(), patience=20))
             await asyncio.sleep(0.005)
         reply = await soon(child.ask(report=status_codec.write_report(Report()), patience=3000))
@@ -166,7 +167,7 @@ async def test_more_requests_than_a_child_has_cost_its_link(mesh: Mesh) -> None:
     async with DirectChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()
-        for number in range(link_limits.DIRECT_REQUESTS + 1):
+        for number in range(direct_requests.REQUESTS + 1):
             child.put(child.request(number=number, announcement=announcement(), patience=60_000))
         await mesh.logged("child_lost")
         assert proxy.statistics.violations == 1
@@ -246,7 +247,7 @@ async def test_requests_that_moved_to_another_socket_count_until_they_are_answer
     for end in (before, after):
         end.attach(pipe)
     request = write_request(Request(1, b"report", 30.0))
-    for _ in range(link_limits.DIRECT_REQUESTS - 1):
+    for _ in range(direct_requests.REQUESTS - 1):
         before.arrived(Kind.REQUEST, request)
     after.follow(before)
     after.arrived(Kind.REQUEST, request)
@@ -257,7 +258,7 @@ async def test_requests_that_moved_to_another_socket_count_until_they_are_answer
     await asyncio.gather(*under_way)
     # Replies have left.
     pipe.unsaid.clear()
-    for _ in range(link_limits.DIRECT_REQUESTS):
+    for _ in range(direct_requests.REQUESTS):
         after.arrived(Kind.REQUEST, request)
     after.ended()
 

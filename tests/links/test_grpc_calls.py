@@ -10,7 +10,7 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from taskd_net import limits
+from taskd_net.links import grpc_calls
 from taskd_net.links.grpc_calls import Marker, Methods, UnaryCall
 from tests.peers.mesh import soon
 from tests.polling import until
@@ -29,10 +29,10 @@ async def test_node_rests_in_the_end_though_calls_never_cease(monkeypatch: pytes
         began = loop.time()
         await soon(calls.rest(0.3, 1, markers.passes))
         assert loop.time() - began >= 0.3  # calls came until then, so there was no reason to end before
-        monkeypatch.setattr(limits, "DRAIN_CATCH_UP_S", 0.0)
+        monkeypatch.setattr(grpc_calls, "DRAIN_CATCH_UP_S", 0.0)
         before = calls.count
         await soon(calls.rest(1000.0, 1, markers.passes))
-        assert calls.count - before >= limits.DRAIN_CATCH_UP_CALLS
+        assert calls.count - before >= grpc_calls.DRAIN_CATCH_UP_CALLS
 
 
 async def test_calls_of_children_that_talk_are_no_backlog() -> None:
@@ -69,7 +69,7 @@ async def test_node_that_stands_still_takes_in_a_backlog_nevertheless() -> None:
 
     async def passes() -> None:
         if calls.count < many:
-            time.sleep(1.5 * limits.DRAIN_CATCH_UP_S / many)  # noqa: ASYNC251 - the loop itself stands still
+            time.sleep(1.5 * grpc_calls.DRAIN_CATCH_UP_S / many)  # noqa: ASYNC251 - the loop itself stands still
             arrive(calls)
 
     await soon(calls.rest(1000.0, 5, passes))

@@ -10,9 +10,11 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from taskd_net import Position, limits, link_limits
+from taskd_net import Position, limits
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
+from taskd_net.links import batched
+from taskd_net.links import large_writes as links_large_writes
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
@@ -66,7 +68,7 @@ async def test_time_that_the_copying_takes_is_no_pause() -> None:
     """A write takes longer than the pause after it; the next one is still not begun in the same turn of the loop."""
     turns = large_writes()
     assert turns.begin(LARGEST, asyncio.Event().set)
-    time.sleep(2.0 * LARGEST / limits.LARGE_WRITES_PER_S)  # noqa: ASYNC251 - the loop stands still
+    time.sleep(2.0 * LARGEST / links_large_writes.LARGE_WRITES_PER_S)  # noqa: ASYNC251 - the loop stands still
     later = asyncio.Event()
     assert not turns.begin(LARGEST, later.set)
     await soon(later.wait())
@@ -74,8 +76,8 @@ async def test_time_that_the_copying_takes_is_no_pause() -> None:
 
 async def test_some_batches_begin_together() -> None:
     turns = large_writes()
-    size, later = link_limits.BATCH_BYTES, asyncio.Event()
-    assert all(turns.begin(size, later.set) for _ in range(limits.LARGE_WRITES_AHEAD // size))
+    size, later = batched.BATCH_BYTES, asyncio.Event()
+    assert all(turns.begin(size, later.set) for _ in range(links_large_writes.LARGE_WRITES_AHEAD // size))
     assert not turns.begin(size, later.set)
     await soon(later.wait())
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from taskd_net import limits
 from taskd_net.core.frame import Ack
+from taskd_net.links import ordered_acks
 from taskd_net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.position import Position
 from tests.peers.mesh import soon
@@ -75,7 +75,7 @@ def test_answer_that_comes_too_late_ends_the_stream(waited: float, takes: float,
 
 async def test_loop_that_stood_still_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames read just afterwards may have come in at any time meanwhile."""
-    monkeypatch.setattr(limits, "PULSE_S", 0.05)
+    monkeypatch.setattr(ordered_acks, "PULSE_S", 0.05)
     pulse = Pulse(asyncio.get_running_loop())
     began = time.monotonic()
     time.sleep(0.5)  # noqa: ASYNC251 - this is what it is about

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from taskd_net import link_limits
+from taskd_net.links import read_turns
 from taskd_net.links.read_turns import ReadTurns
 
-LONG_S = link_limits.DIRECT_TURN_S
+LONG_S = read_turns.TURN_S
 
 
 class Socket:
@@ -52,7 +52,7 @@ async def test_reads_go_at_once_until_they_have_taken_their_time() -> None:
     assert made.begin("here", 1.0 + 0.9 * LONG_S)
     made.ended(1.0 + 0.9 * LONG_S, 1.0 + LONG_S, left=LONG_S)
     assert not made.begin("here", 1.0 + LONG_S)
-    assert made.begin("here", 1.0 + LONG_S + link_limits.DIRECT_TURN_GAP_S), "the loop has had other turns"
+    assert made.begin("here", 1.0 + LONG_S + read_turns.GAP_S), "the loop has had other turns"
 
 
 async def test_read_of_a_process_of_which_others_wait_waits_too() -> None:

@@ -9,7 +9,8 @@ from typing import cast
 import grpc
 import pytest
 
-from taskd_net import Ack, Code, Position, limits
+from taskd_net import Ack, Code, Position
+from taskd_net.core import router as core_router
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.links.peer import CONTRACT
@@ -254,7 +255,7 @@ async def test_link_comes_to_rest_when_its_post_has_got_there_and_goes_on_later(
 async def test_stream_ends_under_a_write_when_the_parent_takes_no_answers(up: Up) -> None:
     """Also those to messages that cannot be read."""
     up.pipe.gate.clear()
-    bound = up.node.router.limits.child_messages + limits.ANSWERS_UNTAKEN
+    bound = up.node.router.limits.child_messages + core_router.ANSWERS_UNTAKEN
     good = frame().data
     unreadable = pb.Message(header=pb.MessageHeader(uuid="u", sync=True)).SerializeToString()
     for number in range(bound + 1):

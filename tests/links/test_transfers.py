@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from taskd_net import Ack, Code, Position, limits
+from taskd_net import Ack, Code, Position
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Ready, Writes
+from taskd_net.links import transfers
 from taskd_net.links.transfers import Transfers
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.codec import read_ack
@@ -131,8 +132,8 @@ async def serving() -> AsyncIterator[Serving]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages are gathered for some turns of the loop, and no longer."""
-    monkeypatch.setattr(limits, "GATHER_IDLE_S", 0.01)
-    monkeypatch.setattr(limits, "GATHER_S", 1000.0)
+    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 0.01)
+    monkeypatch.setattr(transfers, "GATHER_S", 1000.0)
 
 
 async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: None) -> None:
@@ -155,8 +156,8 @@ async def test_messages_that_come_together_go_together(serving: Serving, patient
 
 
 async def test_messages_are_gathered_as_long_as_more_come(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GATHER_IDLE_S", 1000.0)
-    monkeypatch.setattr(limits, "GATHER_S", 0.05)
+    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 1000.0)
+    monkeypatch.setattr(transfers, "GATHER_S", 0.05)
     began = time.monotonic()
     await serving.send("ab")
     await serving.forwards("ab")
@@ -176,13 +177,13 @@ async def test_one_after_many_is_gathered_and_later_ones_are_not(serving: Servin
         await serving.forwards(uuid)
         serving.answer(uuid)
         await soon(serving.calls[uuid])
-    assert gathered == [True] * limits.GATHER_DECISIONS + [False] * 2
+    assert gathered == [True] * transfers.GATHER_DECISIONS + [False] * 2
 
 
 async def test_so_many_messages_are_gathered_at_most(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GATHER_IDLE_S", 1000.0)
-    monkeypatch.setattr(limits, "GATHER_S", 1000.0)
-    monkeypatch.setattr(limits, "GATHER_MESSAGES", 3)
+    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 1000.0)
+    monkeypatch.setattr(transfers, "GATHER_S", 1000.0)
+    monkeypatch.setattr(transfers, "GATHER_MESSAGES", 3)
     await serving.send("abc")
     assert serving.up.forwarded == ["a"]
     await serving.send("de")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
+from taskd_net.links import turns as links_turns
 from taskd_net.links.turns import Turns
 from tests.peers.mesh import soon
 
@@ -16,7 +16,7 @@ from tests.peers.mesh import soon
 @pytest.fixture(autouse=True)
 def one_turn_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """One turn for others between two slices."""
-    monkeypatch.setattr(limits, "SLICE_TURNS", 1)
+    monkeypatch.setattr(links_turns, "SLICE_TURNS", 1)
 
 
 def turn_of_loop() -> list[int]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Code, limits, link_limits
+from taskd_net import Code, limits
+from taskd_net.links import unfinished
 from taskd_net.links.unfinished import Unfinished
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.socket_frames import HEAD, Kind
@@ -24,12 +25,12 @@ pytestmark = pytest.mark.timeout(240)
 LINKS = 1000
 MIB = 1024 * 1024
 HEAD_OF_8_MIB = HEAD.pack(limits.MESSAGE_BYTES, Kind.BATCH)
-STILL_S = link_limits.DIRECT_UNFINISHED_STILL_S
+STILL_S = unfinished.STILL_S
 
 
 def account() -> Unfinished[str]:
     """An account of 800 bytes at most; beyond 100, frames that stand still end their links."""
-    return Unfinished(100 * link_limits.DIRECT_UNFINISHED_PART)
+    return Unfinished(100 * unfinished.PART)
 
 
 def test_frames_that_go_on_are_left_alone_up_to_the_last_bound() -> None:
@@ -78,8 +79,8 @@ def test_address_that_holds_the_most_pays_first() -> None:
 
 
 def test_only_so_many_end_in_one_go_before_the_last_bound() -> None:
-    most = link_limits.DIRECT_UNFINISHED_ENDS
-    frames = Unfinished[int](80 * link_limits.DIRECT_UNFINISHED_PART)
+    most = unfinished.ENDS
+    frames = Unfinished[int](80 * unfinished.PART)
     for link in range(5 * most):
         assert frames.hold(link, "here", 1, 0.0) == []
     assert frames.hold(-1, "here", 80, 9.0) == list(range(most))

@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
+from taskd_net.links import unfinished_calls
 from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.peer_limits import Limits
@@ -146,7 +147,7 @@ async def test_large_messages_of_a_child_over_a_slow_network_are_taken(mesh: Mes
 
 
 async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_limits, "UNFINISHED_CHILD_LOOKS", 10)
+    monkeypatch.setattr(unfinished_calls, "CHILD_LOOKS", 10)
     mgr = await mesh.mgr()
     assert mgr._server is not None and mgr._server._calls is not None
     calls = mgr._server._calls

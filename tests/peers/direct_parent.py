@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import grpc
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.links.direct import KEY
-from taskd_net.wire import link_pb2
+from taskd_net.wire import link_pb2, socket_frames
 from taskd_net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
 from tests.peers.links import LinkParent
 from tests.peers.stubs import pb, position
@@ -53,7 +53,7 @@ class DirectParent(LinkParent):
         """Listen at `address`, and at any port for direct links."""
         self._sockets = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._sockets.sockets[0].getsockname()[1]
-        self._says += ((KEY, f"{VERSION} {port} {'00' * link_limits.DIRECT_TOKEN_BYTES}"),)
+        self._says += ((KEY, f"{VERSION} {port} {'00' * socket_frames.TOKEN_BYTES}"),)
         return await super().start(listen, credentials)
 
     async def write(self, stream: Any, data: bytes) -> None:

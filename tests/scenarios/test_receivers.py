@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import Code, Failure, Position, limits
+from taskd_net import Code, Failure, Position
 from taskd_net.address import Address
+from taskd_net.core import acks
 from taskd_net.links import peer as peers
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
@@ -87,8 +88,8 @@ async def test_no_more_are_named_than_the_limit(mesh: Mesh) -> None:
     for rank in range(20):
         (await mesh.worker(rank % 2, rank, proxies[rank % 2])).close_inbox()
     ack = await mgr.send("x", to="Worker/All/All")
-    assert (ack.code, ack.receivers, len(ack.failures)) == (Code.RECV_BUF_NIL, 0, limits.FAILURES_TOLD)
-    assert len({*ack.failures}) == limits.FAILURES_TOLD
+    assert (ack.code, ack.receivers, len(ack.failures)) == (Code.RECV_BUF_NIL, 0, acks.FAILURES_TOLD)
+    assert len({*ack.failures}) == acks.FAILURES_TOLD
 
 
 async def test_branch_over_the_four_calls_cannot_say(mesh: Mesh) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Node, limits, link_limits, observe_limits
+from taskd_net import Node, limits, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
+from taskd_net.links import acknowledgements
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
@@ -92,7 +93,7 @@ async def test_node_that_gives_no_sign_of_life_is_not_answering_until_it_gives_o
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps its place, and is not missing. A node behind it cannot be reached, and is."""
-    monkeypatch.setattr(link_limits, "DIRECT_LOOK_S", link_limits.DIRECT_LOOK_S / 20)
+    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 20)
     for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S"):
         monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
     mgr = await mesh.mgr(expect="1x1")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from taskd_net.core.ready import Reason
-from taskd_net.limits import ANSWERS_UNTAKEN
+from taskd_net.core.router import ANSWERS_UNTAKEN
 from taskd_net.links.batched_kind import STREAM
 from taskd_net.peer_limits import Limits
 from tests.peers.floods import SAYS, FloodingChild, FloodingParent, batch

@@ -14,7 +14,7 @@ import pytest
 
 from taskd_net import Position, limits
 from taskd_net.links.grpc_calls import STATUS_SERVICE
-from taskd_net.observe import probe_codec
+from taskd_net.observe import probe_codec, service
 from taskd_net.observe.service import PROBE_SERVICE
 from tests.fuzz.garbage import resident
 from tests.peers.child import RawChild
@@ -180,7 +180,7 @@ async def test_probes_without_an_answer(mesh: Mesh, call: str, calls: int) -> No
         probes: list[Any] = []
         for channel in channels:
             await stack.enter_async_context(channel)
-            probes += [channel.unary_stream(f"/{PROBE_SERVICE}/{call}")] * limits.PROBE_SERIES_PER_CALLER
+            probes += [channel.unary_stream(f"/{PROBE_SERVICE}/{call}")] * service.PROBE_SERIES_PER_CALLER
         turn = cycle(probes)
         waiting = mgr.router.children.by_id[1].in_flight
         await leave(

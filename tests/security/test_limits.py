@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.limits import INBOX_BYTES, MESSAGE_BYTES, PENDING_PER_ADDRESS, PENDING_PER_CONNECTION, RANK_CHARS
+from taskd_net.core.inbox import INBOX_BYTES
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.peer_limits import Limits
+from taskd_net.position import RANK_CHARS
+from taskd_net.transport.pending import PER_ADDRESS, PER_CONNECTION
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
@@ -188,10 +191,10 @@ async def register(child: RawChild, place: str) -> int:
 
 async def test_registrations_without_a_stream(mesh: Mesh, child: RawChild) -> None:
     """Registrations of one connection wait beyond its places, for as long as they like; others join past them."""
-    async with await beside(mesh, max_children=PENDING_PER_CONNECTION + 6) as others, RawChild("Agent/1") as late:
+    async with await beside(mesh, max_children=PER_CONNECTION + 6) as others, RawChild("Agent/1") as late:
         mgr = others.parent
         child.connect(mgr.address or "")
-        places = [f"Worker/7/{rank}" for rank in range(PENDING_PER_CONNECTION)]
+        places = [f"Worker/7/{rank}" for rank in range(PER_CONNECTION)]
         assert await asyncio.gather(*(register(child, place) for place in places)) == [0] * len(places)
         assert await register(child, places[0]) == 0, "a repeat takes no further place"
         waits = asyncio.create_task(register(child, "Worker/7/1000"))
@@ -212,9 +215,9 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
 
     They have half of the parent's places; those of another address find the other half.
     """
-    held = PENDING_PER_ADDRESS // PENDING_PER_CONNECTION
+    held = PER_ADDRESS // PER_CONNECTION
     async with (
-        await beside(mesh, max_children=2 + 2 * PENDING_PER_ADDRESS) as others,
+        await beside(mesh, max_children=2 + 2 * PER_ADDRESS) as others,
         Wire(others.parent.address or "", source="127.0.0.2") as elsewhere,
         RawChild("Agent/1000") as stranger,
     ):
@@ -223,7 +226,7 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
             peers = [await stack.enter_async_context(RawChild(f"Agent/{rank}")) for rank in range(held)]
             for number, peer in enumerate(peers):
                 peer.connect(mgr.address or "")
-                places = [f"Worker/{number}/{rank}" for rank in range(PENDING_PER_CONNECTION)]
+                places = [f"Worker/{number}/{rank}" for rank in range(PER_CONNECTION)]
                 assert await asyncio.gather(*(register(peer, place) for place in places)) == [0] * len(places)
             more = [(peer, f"Worker/{number}/{rank}") for rank in range(100, 150) for number, peer in enumerate(peers)]
             lines = [asyncio.create_task(register(*one)) for one in more]
@@ -231,7 +234,7 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
             turn = asyncio.create_task(child.register())
             await asyncio.sleep(0.1)
             assert not turn.done()
-            assert len(mgr.router.children) == 2 + PENDING_PER_ADDRESS
+            assert len(mgr.router.children) == 2 + PER_ADDRESS
             await stranger.join(elsewhere.address)
             assert (await others.ours.send("x", to="Mgr")).ok
             await mgr.take()

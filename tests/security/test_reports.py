@@ -11,12 +11,12 @@ import pytest
 
 from taskd_net import Code, Limits, Position, observe_limits
 from taskd_net.codes import Refusal
-from taskd_net.limits import MESSAGE_BYTES, PROBE_SERIES_PER_CALLER
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.observe.service import PROBE_SERVICE
+from taskd_net.observe.service import PROBE_SERIES_PER_CALLER, PROBE_SERVICE
 from taskd_net.observe_limits import STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata

@@ -16,6 +16,7 @@ from taskd_net.cli.authority import Authority
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.files import Tls
+from taskd_net.transport import renewal
 from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, both_links, soon
 from tests.peers.parent import RawParent
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.timeout(180)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nodes move at once, without a spread."""
     monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.01)
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.2)
+    monkeypatch.setattr(renewal, "RETRY_S", 0.2)
 
 
 class Traffic:

@@ -8,6 +8,7 @@ from hypothesis.strategies import DataObject
 
 from taskd_net import limits
 from taskd_net.codes import Code
+from taskd_net.core import acks, router
 from taskd_net.core.frame import Failure
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.position import Destination, Position, Role
@@ -68,7 +69,7 @@ def test_count_is_that_of_the_nodes_that_have_it(data: DataObject) -> None:
         if sent.dst.unicast:
             assert not ack.failures
         else:
-            assert named <= refused and len(named) == min(len(refused), limits.FAILURES_TOLD)
+            assert named <= refused and len(named) == min(len(refused), acks.FAILURES_TOLD)
             assert not (ack.ok and ack.failures)
 
 
@@ -114,7 +115,7 @@ def test_who_gave_no_answer_is_named_and_the_others_are_counted() -> None:
     sent = mesh.send(mesh.nodes[mgr], "Worker/All/All")
     go_on_without(mesh, session)
     assert sent.answered_at == float("inf")
-    mesh.advance(limits.ACK_TIMEOUT_S * limits.ACK_TIMEOUT_PER_LEVEL)
+    mesh.advance(limits.ACK_TIMEOUT_S * router.ACK_TIMEOUT_PER_LEVEL)
     go_on_without(mesh, session)
     assert sent.ack is not None
     assert (sent.ack.code, sent.ack.src) == (Code.NETWORK_ACK_LOST, workers[0])

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import limits
+from taskd_net.tls import strangers as tls_strangers
 from taskd_net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
@@ -47,7 +48,7 @@ def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.Monk
 
 async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two connections of one host, and looks while both, one, and none of them stand."""
-    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(tls_strangers, "LOOK_S", 0.0)
     monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.1)
     said: asyncio.Queue[str] = asyncio.Queue()
 
@@ -77,7 +78,7 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch:
 async def test_a_stranger_is_named_and_children_are_not(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
 ) -> None:
-    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(tls_strangers, "LOOK_S", 0.0)
     certificates, foreign = Folder(tmp_path / "good"), Folder(tmp_path / "foreign")
     foreign.trust(foreign.authority, certificates.authority)
     mgr = await mesh.mgr(listen=listen, tls=certificates.listening())

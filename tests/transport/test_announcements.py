@@ -13,7 +13,9 @@ import pytest
 
 from taskd_net import Code, Position, limits
 from taskd_net.core.ready import Kind
+from taskd_net.core.topology import ROUTES_SLICE as SLICE
 from taskd_net.peer_limits import Limits
+from taskd_net.transport import announcements
 from taskd_net.wire.requests import write_announcement
 from tests.core.invariants import check
 from tests.peers.child import RawChild
@@ -25,16 +27,9 @@ from tests.polling import until
 
 pytestmark = pytest.mark.timeout(60)
 
-SLICE = 4
 COMPLETE = (("taskd-net-routes", "complete"),)
 WITHDRAW = (("taskd-net-routes", "withdraw"),)
 HERE = Position.proxy(7)
-
-
-@pytest.fixture(autouse=True)
-def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of four."""
-    monkeypatch.setattr(limits, "ROUTES_SLICE", SLICE)
 
 
 @pytest.fixture(params=["batched", "direct"])
@@ -94,16 +89,17 @@ async def test_snapshot_is_taken_in_by_slices_and_ends_with_the_last(
 ) -> None:
     mgr = await mesh.mgr()
     await child.join(mgr.address or "")
-    assert await announce(child, workers(*range(100, 110))) == 0
+    assert await announce(child, workers(*range(10_000, 10_000 + 2 * SLICE + 2))) == 0
     register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
     assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
     seen = slices_of(mgr, monkeypatch)
-    assert await announce(child, workers(*range(10)), COMPLETE) == 0
-    assert seen == [(Kind.ADD, 4, False), (Kind.ADD, 4, True), (Kind.COMPLETE, 2, True)]
-    await until(lambda: behind(mgr) == set(range(10)), pause=0)
-    assert await announce(child, workers(*range(9)), WITHDRAW) == 0
+    last = 2 * SLICE + 1
+    assert await announce(child, workers(*range(last + 1)), COMPLETE) == 0
+    assert seen == [(Kind.ADD, SLICE, False), (Kind.ADD, SLICE, True), (Kind.COMPLETE, 2, True)]
+    await until(lambda: behind(mgr) == set(range(last + 1)), pause=0)
+    assert await announce(child, workers(*range(last)), WITHDRAW) == 0
     assert [kind for kind, _, _ in seen[3:]] == [Kind.WITHDRAW] * 3
-    assert behind(mgr) == {9}
+    assert behind(mgr) == {last}
     check(mgr.router)
 
 
@@ -113,9 +109,9 @@ async def test_fields_of_another_version_behind_the_path_do_not_hide_its_end(
     mgr = await mesh.mgr()
     await child.join(mgr.address or "")
     seen = slices_of(mgr, monkeypatch)
-    data = write_announcement("a", HERE, workers(*range(5))) + b"\x20\x01" * 2 * SLICE
+    data = write_announcement("a", HERE, workers(*range(SLICE + 1))) + b"\x20\x01" * 2 * SLICE
     assert (await child.call("PathDiscovery", data, COMPLETE)).code == 0
-    assert seen == [(Kind.ADD, 4, False), (Kind.COMPLETE, 1, True)]
+    assert seen == [(Kind.ADD, SLICE, False), (Kind.COMPLETE, 1, True)]
 
 
 async def test_path_that_is_no_list_of_positions(mesh: Mesh, child: LinkChild) -> None:
@@ -142,14 +138,15 @@ async def test_others_of_the_child_wait_behind_a_long_one_and_messages_pass(mesh
             passed += 1
 
     sending = asyncio.create_task(messages())
-    long = asyncio.create_task(announce(child, workers(*range(300))))
+    count = 20 * SLICE
+    long = asyncio.create_task(announce(child, workers(*range(count))))
     await until(lambda: behind(mgr), pause=0)
     before = passed
-    assert len(behind(mgr)) < 300
+    assert len(behind(mgr)) < count
     assert await announce(child, workers(0), WITHDRAW) == 0
     assert long.done() and long.result() == 0
-    assert behind(mgr) == set(range(1, 300))
-    assert await announce(child, workers(*range(300)), WITHDRAW) == 0
+    assert behind(mgr) == set(range(1, count))
+    assert await announce(child, workers(*range(count)), WITHDRAW) == 0
     assert behind(mgr) == set()
     assert passed > before, "messages pass between two slices"
     over = True
@@ -160,13 +157,14 @@ async def test_cancelled_ones_hold_up_none_behind_them(mesh: Mesh, child: LinkCh
     """In each place of the line, and between two slices."""
     mgr = await mesh.mgr()
     await child.join(mgr.address or "")
-    calls = [asyncio.create_task(announce(child, workers(*range(60)))) for _ in range(9)]
+    path = workers(*range(5 * SLICE))
+    calls = [asyncio.create_task(announce(child, path)) for _ in range(9)]
     for cancelled in (0, 4, 1, 8):
         calls[cancelled].cancel()
         for _ in range(20 * (cancelled % 4)):
             await asyncio.sleep(0)
     assert await soon(asyncio.gather(*(call for call in calls if not call.cancelling()))) == [0] * 5
-    assert await announce(child, workers(*range(60)), WITHDRAW) == 0
+    assert await announce(child, path, WITHDRAW) == 0
     assert behind(mgr) == set()
     await asyncio.gather(*calls, return_exceptions=True)
     await mesh.until(lambda: not mgr._requests)
@@ -174,18 +172,19 @@ async def test_cancelled_ones_hold_up_none_behind_them(mesh: Mesh, child: LinkCh
 
 
 async def test_failure_of_a_slice_is_the_answer_and_ends_the_announcement(mesh: Mesh, child: LinkChild) -> None:
-    mgr = await mesh.mgr(limits=Limits(routes_per_child=7))
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=SLICE + 3))
     await child.join(mgr.address or "")
-    ack = await child.call("PathDiscovery", write_announcement("a", HERE, workers(*range(20))))
+    ack = await child.call("PathDiscovery", write_announcement("a", HERE, workers(*range(5 * SLICE))))
     assert (ack.code, ack.uuid) == (Code.EXCEED_MAX_REGISTRY_NUM, "a")
     assert behind(mgr) == set(range(SLICE))
     check(mgr.router)
 
 
 async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mesh, child: LinkChild) -> None:
-    mgr = await mesh.mgr(limits=Limits(routes_per_child=100, positions_per_second=20))
+    many = 4 * SLICE
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=many, positions_per_second=20))
     await child.join(mgr.address or "")
-    late = asyncio.create_task(announce(child, workers(*range(99)) * 9, COMPLETE))
+    late = asyncio.create_task(announce(child, workers(*range(many - 1)) * 9, COMPLETE))
     await until(lambda: behind(mgr), pause=0)
     register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
     assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
@@ -195,16 +194,17 @@ async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mes
 
 async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh, child: LinkChild) -> None:
     """Refused ones are charged, too; a caller that goes leaves nothing behind."""
-    mgr = await mesh.mgr(limits=Limits(routes_per_child=100, positions_per_second=1))
+    many = 4 * SLICE
+    mgr = await mesh.mgr(limits=Limits(routes_per_child=many, positions_per_second=1))
     await child.join(mgr.address or "")
-    wrong = [*workers(1), Position("Boss", "1"), *workers(*range(100))]
+    wrong = [*workers(1), Position("Boss", "1"), *workers(*range(many))]
     assert await announce(child, wrong) == Code.DST_ROLE_ILLEGAL
-    waits = asyncio.create_task(announce(child, workers(*range(100))))
-    await until(lambda: len(behind(mgr)) >= 30, pause=0)
+    waits = asyncio.create_task(announce(child, workers(*range(many))))
+    await until(lambda: len(behind(mgr)) >= SLICE, pause=0)
     async with RawChild("Proxy/8") as other:
         await other.join(mgr.address or "")
         assert (await other.announce(*(f"Worker/8/{rank}" for rank in range(50)))).code == 0
-    assert not waits.done() and len(behind(mgr)) < 100
+    assert not waits.done() and len(behind(mgr)) < many
     await give_up(child, waits)
     await until(lambda: not (mgr.router.quota.size or mgr._requests))
     check(mgr.router)
@@ -219,12 +219,12 @@ async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, chi
     size = len(write_announcement("a", HERE, path))
     assert size < 16 * 1024
     waits = asyncio.create_task(announce(child, path))
-    await until(lambda: proxy.router.quota.size == size * limits.ANNOUNCEMENT_COPIES)
+    await until(lambda: proxy.router.quota.size == size * announcements.COPIES)
     await give_up(child, waits)
     await until(lambda: not proxy.router.quota.size)
 
 
-async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild) -> None:
     """Below a Proxy without a parent. The small ones are bounded by the calls of a connection."""
     bounds = Limits(child_bytes=limits.MESSAGE_BYTES)
     proxy = await mesh.proxy(0, await free_address(), join=False, limits=bounds)
@@ -232,9 +232,8 @@ async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild, mo
     await child.open()
     path = workers(*range(30_000))
     size = len(write_announcement("a", HERE, path))
-    assert limits.MESSAGE_BYTES / 2 < size * limits.ANNOUNCEMENT_COPIES < limits.MESSAGE_BYTES
+    assert limits.MESSAGE_BYTES / 2 < size * announcements.COPIES < limits.MESSAGE_BYTES
     quota = proxy.router.quota
-    monkeypatch.setattr(limits, "ROUTES_SLICE", 256)
     first = asyncio.create_task(announce(child, path))
     await until(lambda: quota.size)
     assert await announce(child, path) == Code.RECV_BUF_BUSY

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, Node, NodeConfig, Position, limits
+from taskd_net import Code, Node, NodeConfig, Position
 from taskd_net.address import Address
+from taskd_net.transport import approach as transport_approach
+from taskd_net.transport import join as transport_join
+from taskd_net.transport import pending
 from taskd_net.transport.approach import Approach, approach_of
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
@@ -35,7 +38,7 @@ class SlowParent(RawParent):
 
 
 def approach() -> Approach:
-    return Approach(asyncio.Semaphore(limits.JOINS_AT_ONCE))
+    return Approach(asyncio.Semaphore(transport_approach.JOINS_AT_ONCE))
 
 
 def test_limit_doubles_each_time_it_runs_out_up_to_its_bound() -> None:
@@ -44,7 +47,7 @@ def test_limit_doubles_each_time_it_runs_out_up_to_its_bound() -> None:
     for _ in range(7):
         seen.append(to.limit(3.0))
         to.ran_out(3.0, seen[-1])
-    assert seen == [3.0, 6.0, 12.0, 24.0, 48.0, limits.JOIN_ANSWER_MAX_S, limits.JOIN_ANSWER_MAX_S]
+    assert seen == [3.0, 6.0, 12.0, 24.0, 48.0, transport_approach.ANSWER_MAX_S, transport_approach.ANSWER_MAX_S]
     assert to.limit(100.0) == 100.0, "a longer usual limit stays"
 
 
@@ -81,7 +84,7 @@ async def test_parent_that_does_not_answer_leaves_turns_to_others() -> None:
     stuck = [asyncio.create_task(join(HERE)) for _ in range(100)]
     other = asyncio.create_task(join(THERE))
     await soon(other_is_inside.wait())
-    assert inside.count(HERE) == limits.JOINS_AT_ONCE // 2
+    assert inside.count(HERE) == transport_approach.JOINS_AT_ONCE // 2
     for task in (*stuck, other):
         task.cancel()
     await asyncio.gather(*stuck, other, return_exceptions=True)
@@ -115,8 +118,8 @@ async def test_nodes_of_one_process_join_a_slow_parent_with_few_repeated_registe
 async def test_full_parent_says_so_at_once_while_registrations_wait(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PENDING_PER_CONNECTION", 1)
-    monkeypatch.setattr(limits, "PENDING_PER_ADDRESS", 1)
+    monkeypatch.setattr(pending, "PER_CONNECTION", 1)
+    monkeypatch.setattr(pending, "PER_ADDRESS", 1)
     mgr = await mesh.mgr(max_children=1, registration_hold=600.0)
     async with RawChild("Worker/0/0") as holder, RawChild("Worker/0/1") as other:
         for child in (holder, other):
@@ -136,7 +139,7 @@ async def test_child_without_a_place_asks_less_often(mesh: Mesh, monkeypatch: py
     async with RawParent() as parent:
         parent.refuse["Register"] = int(Code.EXCEED_MAX_REGISTRY_NUM)
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        while max(bounds, default=0.0) < limits.FULL_PAUSE_MAX_S:
+        while max(bounds, default=0.0) < transport_join.FULL_PAUSE_MAX_S:
             await soon(parent.requested("Register"))
         parent.refuse.clear()
         await soon(worker.joined())

@@ -5,8 +5,9 @@ import asyncio
 import grpc
 import pytest
 
-from taskd_net import Code, limits, link_limits
+from taskd_net import Code, limits
 from taskd_net.core.links import UP
+from taskd_net.links import batched
 from taskd_net.links.peer import parent_metadata
 from taskd_net.retry import Backoff
 from taskd_net.transport import join
@@ -160,7 +161,7 @@ async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh, m
         worker = await mesh.worker(0, 0, wire.address)
         wire.freeze()
         sends = []
-        for _ in range(4 * link_limits.BATCHES_AHEAD):
+        for _ in range(4 * batched.BATCHES_AHEAD):
             sends.append(asyncio.create_task(worker.send("x", to="Mgr", timeout=30)))
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.links.remote import Remote
+from taskd_net.transport import pending as transport_pending
 from taskd_net.transport.pending import Pending
 from tests.peers.mesh import soon
 
@@ -21,9 +21,9 @@ THERE = Remote("ipv4", "10.0.0.1", "2")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few places, and a short line."""
-    monkeypatch.setattr(limits, "PENDING_PER_CONNECTION", 1)
-    monkeypatch.setattr(limits, "PENDING_PER_ADDRESS", 9)
-    monkeypatch.setattr(limits, "PENDING_LINE", 2)
+    monkeypatch.setattr(transport_pending, "PER_CONNECTION", 1)
+    monkeypatch.setattr(transport_pending, "PER_ADDRESS", 9)
+    monkeypatch.setattr(transport_pending, "LINE", 2)
 
 
 async def register(pending: Pending, remote: Remote, known: int | None = None, new: int | None = None) -> None:
@@ -116,8 +116,8 @@ async def test_caller_that_goes_and_is_pushed_out_in_the_same_moment() -> None:
 
 async def test_places_that_become_free_together_are_given_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when one of the callers has gone in between: its place goes on to the next."""
-    monkeypatch.setattr(limits, "PENDING_PER_CONNECTION", 2)
-    monkeypatch.setattr(limits, "PENDING_LINE", 3)
+    monkeypatch.setattr(transport_pending, "PER_CONNECTION", 2)
+    monkeypatch.setattr(transport_pending, "LINE", 3)
     pending = Pending(lambda: 0)
     for child in (1, 2):
         await soon(register(pending, HERE, new=child))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, limits, link_limits
+from taskd_net import Code, limits
 from taskd_net.codes import Refusal
 from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
@@ -19,6 +19,7 @@ from taskd_net.logger import get_logger
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
+from taskd_net.transport import renewal as transport_renewal
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import socket_frames
@@ -108,7 +109,7 @@ async def test_certificate_with_other_names_registers(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
 ) -> None:
     """A token of the link that stands is for the names that were shown at Register."""
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -124,7 +125,7 @@ async def test_certificate_with_other_names_registers(
 async def test_child_registers_where_the_parent_makes_no_offer_over_the_link(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
 ) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
 
     def refuse(*_: object) -> str:
         raise Refusal(Code.CLIENT_ERR, "no offer")
@@ -218,7 +219,7 @@ async def test_file_of_authorities_may_hold_any_text_between_certificates(
 async def test_fault_in_a_move_is_a_failure_like_any_other(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -247,7 +248,7 @@ async def test_fault_in_a_move_is_a_failure_like_any_other(
 async def test_link_is_not_renewed_over_a_lesser_kind_which_would_end_it(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
 ) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.1)
+    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -286,7 +287,7 @@ async def test_new_connection_tells_again_whether_the_parent_has_joined(
 async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connection(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_RETRY_S", 0.5)
+    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.5)
     certificates = Folder(tmp_path)
     async with ClockedParent() as parent:
         await secured(parent, certificates)
@@ -413,4 +414,4 @@ async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certifica
     monkeypatch.setattr(Renewal, "_move", move)
     await soon(one.improve(stay))
     assert len(spawned) == 1, "its certificates have their turn afterwards"
-    assert pauses == [(link_limits.DIRECT_RETRY_S / 2, link_limits.DIRECT_RETRY_S)]
+    assert pauses == [(transport_renewal.DIRECT_RETRY_S / 2, transport_renewal.DIRECT_RETRY_S)]

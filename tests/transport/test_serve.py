@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code, limits
+from taskd_net.tls import strangers
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
@@ -62,7 +63,7 @@ async def test_ack_without_a_position_is_from_whoever_gave_it(mesh: Mesh) -> Non
 async def test_peer_that_begins_tls_and_does_not_register_is_logged_without_anybody_asking(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STRANGERS_LOOK_S", 0.0)
+    monkeypatch.setattr(strangers, "LOOK_S", 0.0)
     monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.2)
     mgr = await mesh.mgr(tls=Folder(tmp_path / "good").listening())
     await mesh.worker(0, 9, mgr, tls=Folder(tmp_path / "foreign").connecting(), join=False, backoff_max=0.06)

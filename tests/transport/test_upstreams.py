@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net import Code, limits, link_limits
+from taskd_net import Code, limits
 from taskd_net.address import Address
 from taskd_net.links import registry
 from taskd_net.links.kind import Failed
 from taskd_net.retry import Backoff
+from taskd_net.transport import join
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.join import Joiner, _Lost
 from tests.cli.processes import Command, Daemon, run
@@ -95,7 +96,7 @@ async def test_parent_of_a_short_stay_is_tried_last(mesh: Mesh, monkeypatch: pyt
             return str(connector._upstream) == hasty.address or bool(await asyncio.Event().wait())
 
         monkeypatch.setattr(Connector, "answers", answers)
-        monkeypatch.setattr(link_limits, "UPSTREAM_LOOK_S", 0.05)
+        monkeypatch.setattr(join, "UPSTREAM_LOOK_S", 0.05)
         worker = await mesh.worker(0, 0, f"{hasty.address},{steady.address}", backoff_max=60.0)
         hasty.streams["Worker/0/0"].queue.put_nowait(None)
         assert await soon(steady.opened.get()) == "Worker/0/0"
@@ -293,7 +294,7 @@ def test_any_play_of_addresses(data: st.DataObject, count: int, short: bool) -> 
         return play.trail
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link_limits, "UPSTREAM_LOOK_S", 0.001)
+        patch.setattr(join, "UPSTREAM_LOOK_S", 0.001)
         trail = asyncio.run(played())
     rounds: list[list[int]] = [[]]
     for at in trail:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
 from taskd_net.codes import Code, Refusal
-from taskd_net.core.acks import Told
+from taskd_net.core.acks import FAILURES_TOLD, Told
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.limits import FAILURES_TOLD
+from taskd_net.links import batched
 from taskd_net.position import Position
 from taskd_net.wire import batches, codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
@@ -225,7 +225,7 @@ def test_failure_that_is_no_ack_is_6999() -> None:
 # ---- bounds
 
 
-MOST = link_limits.BATCH_ANSWERS_READ
+MOST = batches.BATCH_ANSWERS_READ
 
 
 def small(count: int) -> dict[str, Any]:
@@ -236,22 +236,22 @@ def small(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "at", "above"),
     [
-        ("messages", small(link_limits.BATCH_MESSAGES), small(link_limits.BATCH_MESSAGES + 1)),
+        ("messages", small(batches.BATCH_MESSAGES), small(batches.BATCH_MESSAGES + 1)),
         ("answers", {"answers": [b"x"] * MOST}, {"answers": [b"x"] * (MOST + 1)}),
         ("accepted", {"accepted": ["x"] * MOST}, {"accepted": ["x"] * (MOST + 1)}),
         ("accepted numbers", {"accepted_numbers": [1] * MOST}, {"accepted_numbers": [1] * (MOST + 1)}),
-        ("branches", {"branches": [Branch()] * link_limits.BATCH_ANSWERS}, {"branches": [Branch()] * 1025}),
-        ("spans", {"spans": [SpanContext()] * link_limits.BATCH_MESSAGES}, {"spans": [SpanContext()] * 257}),
+        ("branches", {"branches": [Branch()] * batches.BATCH_ANSWERS}, {"branches": [Branch()] * 1025}),
+        ("spans", {"spans": [SpanContext()] * batches.BATCH_MESSAGES}, {"spans": [SpanContext()] * 257}),
         ("a large message", {"messages": [bytes(8 << 20)], "patience": [1]}, None),
         (
             "large messages",
-            {"messages": [bytes(link_limits.DIRECT_BATCH_BYTES // 2)] * 2, "patience": [1, 1]},
-            {"messages": [bytes(link_limits.DIRECT_BATCH_BYTES), bytes(100)], "patience": [1, 1]},
+            {"messages": [bytes(batches.DIRECT_BATCH_BYTES // 2)] * 2, "patience": [1, 1]},
+            {"messages": [bytes(batches.DIRECT_BATCH_BYTES), bytes(100)], "patience": [1, 1]},
         ),
         (
             "bytes beside the messages",
-            {"answers": [bytes(link_limits.BATCH_OTHER_BYTES - 10)]},
-            {"answers": [bytes(link_limits.BATCH_OTHER_BYTES)]},
+            {"answers": [bytes(batches.BATCH_OTHER_BYTES - 10)]},
+            {"answers": [bytes(batches.BATCH_OTHER_BYTES)]},
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_all_the_answers_that_a_node_of_an_earlier_version_may_have_waiting() ->
     """It writes them in one batch, with messages beside them, and names each message by its uuid."""
     uuids = [f"tn1-06a19922dda77225-2-{index}-7a1a980ff8caa632" for index in range(limits.SHARED_IN_FLIGHT)]
     refusals = [codec.write_ack(Ack(uuid, Code.RECV_BUF_BUSY, Position.worker(12, 99))) for uuid in uuids]
-    large = [bytes(link_limits.BATCH_BYTES // 8)] * 8
+    large = [bytes(batched.BATCH_BYTES // 8)] * 8
     both = Batch(accepted=uuids[:2048], answers=refusals[2048:])
     for batch in (Batch(accepted=uuids), Batch(answers=refusals), both):
         batch.messages.extend(large)
@@ -283,6 +283,6 @@ def test_nobody_reads_more_fields_than_a_batch_has(field: bytes, first: bytes, m
     """Read, they would take many times their bytes of memory."""
     read: list[int] = []
     monkeypatch.setattr(batches, "Batch", Mock(wraps=Batch, FromString=read.append, MESSAGES_FIELD_NUMBER=1))
-    with pytest.raises(Refusal, match=f"more than {link_limits.BATCH_FIELDS} fields"):
-        read_batch(first + field * (link_limits.BATCH_COUNTED_BYTES // len(field) + 1))
+    with pytest.raises(Refusal, match=f"more than {batches.BATCH_FIELDS} fields"):
+        read_batch(first + field * (batches.BATCH_COUNTED_BYTES // len(field) + 1))
     assert not read

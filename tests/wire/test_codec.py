@@ -12,6 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from taskd_net import Code, Message, Position, limits
+from taskd_net import position as position_module
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.peer_limits import DEFAULT, Limits
@@ -441,12 +442,12 @@ def test_ack_without_a_source_is_its_peers() -> None:
     assert (refusal.code, "Proxy/9" in refusal.detail) == (Code.NET_ERR, True)
 
 
-@pytest.mark.parametrize("length", [limits.REMEMBERED_CHARS, limits.REMEMBERED_CHARS + 1, 1_000_000])
+@pytest.mark.parametrize("length", [position_module.REMEMBERED_CHARS, position_module.REMEMBERED_CHARS + 1, 1_000_000])
 def test_source_of_an_ack_that_names_no_node_is_its_peers(length: int) -> None:
     """Answers wait by their number: one of 1 MiB must not be passed on."""
     far = Position("x" * length, "", "")
     read = codec.read_ack(codec.write_ack(Ack("u", 5001, far)), Position.proxy(9))
-    assert read.src == (far if length <= limits.REMEMBERED_CHARS else Position.proxy(9))
+    assert read.src == (far if length <= position_module.REMEMBERED_CHARS else Position.proxy(9))
 
 
 # ---- for a peer that does not look at what it gets

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from taskd_net import Code, Position
 from taskd_net.codes import Refusal
-from taskd_net.limits import ANNOUNCEMENT_SHORT, HEAD_FIELDS, POSITION_BYTES, ROUTES_SLICE
+from taskd_net.core.topology import ROUTES_SLICE
 from taskd_net.peer_limits import Limits
 from taskd_net.wire import requests
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.positions import read_position
+from taskd_net.wire.requests import HEAD_FIELDS, POSITION_BYTES, SHORT
 from tests.wire.test_codec import GOOD, NODES, TEXT, refusal_of, wire
 
 pytestmark = pytest.mark.oldest
@@ -104,14 +105,14 @@ def test_short_path_is_there_at_once_and_is_one_slice() -> None:
     announcement = requests.read_announcement(data, Limits(path_length=3))
     assert announcement.path == [GOOD] * 3
     assert [(part.cost, part.read()) for part in announcement.slices()] == [(3, [GOOD] * 3)]
-    long = requests.write_announcement("u", GOOD, [GOOD] * (ANNOUNCEMENT_SHORT + 1))
+    long = requests.write_announcement("u", GOOD, [GOOD] * (SHORT + 1))
     for other, bounds in ((data, Limits(path_length=2)), (long, Limits())):
         assert requests.read_announcement(other, bounds).path is None
 
 
 @pytest.mark.parametrize("fields", [HEAD_FIELDS - 2, HEAD_FIELDS - 1])
 def test_fields_of_another_version_in_front_of_a_long_path(fields: int) -> None:
-    written = requests.write_announcement("", GOOD, [GOOD] * POSITION_BYTES * ANNOUNCEMENT_SHORT)
+    written = requests.write_announcement("", GOOD, [GOOD] * POSITION_BYTES * SHORT)
     head = pb.PathDiscoveryReq(proxyPos=wire(GOOD)).SerializeToString()
     data = head + b"\x20\x01" * fields + written[len(head) :]
     if fields < HEAD_FIELDS - 1:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits, link_limits
+from taskd_net import limits
+from taskd_net.links import direct_socket
+from taskd_net.wire import socket_frames
 from taskd_net.wire.socket_frames import (
     HEAD,
     Buffers,
@@ -43,7 +45,7 @@ class Reader(FrameReader):
         return self.buffers.shared
 
 
-def reader_of(most: int, size: int = link_limits.DIRECT_READ_BYTES) -> Reader:
+def reader_of(most: int, size: int = socket_frames.READ_BYTES) -> Reader:
     """A reader with a shared buffer of so many bytes."""
     return Reader(most, Buffers(size))
 
@@ -95,7 +97,7 @@ def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
     with pytest.raises(FrameError, match="a frame of 4294967295 bytes; the limit is"):
         fed(reader, struct.pack("<IB", 0xFFFF_FFFF, Kind.BATCH), [5])
     reader.keep()
-    assert len(reader.space()) <= link_limits.DIRECT_OWN_BYTES
+    assert len(reader.space()) <= socket_frames.OWN_BYTES
 
 
 @pytest.mark.parametrize(("size", "taken"), [(1000, True), (1001, False)])
@@ -113,7 +115,7 @@ def test_link_has_a_buffer_of_its_own_only_for_bytes_that_wait() -> None:
     stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
     assert fed(reader, stream[:100], [100]) == []
     assert reader.space().obj is not reader.shared.obj
-    assert reader.size == link_limits.DIRECT_OWN_BYTES
+    assert reader.size == socket_frames.OWN_BYTES
     assert fed(reader, stream[100:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
     assert reader.space().obj is reader.shared.obj
 
@@ -132,7 +134,7 @@ def test_large_frames_take_turns_in_one_spare_buffer() -> None:
         assert fed(reader, stream[999_999:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
     small = write_frame(Kind.BATCH, b"x" * 1000)
     fed(second, small[:100], [100])
-    assert len(second.space()) < link_limits.DIRECT_READ_BYTES
+    assert len(second.space()) < socket_frames.READ_BYTES
     fed(first, stream[:100], [100])
     assert first.space().obj in seen and first.size > 1_000_000
 
@@ -147,7 +149,7 @@ def test_buffer_grows_with_the_bytes_of_a_frame_and_not_with_its_length() -> Non
         size = len(bytes(space.obj))
         sizes.add(size)
         # Buffers that may become spare ones have one size.
-        assert size == reader.size <= max(link_limits.DIRECT_GROWN_BYTES, 4 * held)
+        assert size == reader.size <= max(socket_frames.GROWN_BYTES, 4 * held)
         piece = stream[held : held + min(len(space), 100_000)]
         space[: len(piece)] = piece
         reader.received(len(piece))
@@ -182,7 +184,7 @@ def test_reader_that_has_dropped_its_bytes_has_no_buffer_of_its_own() -> None:
 
 def test_large_batch_is_read_where_it_lies() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    data = write_frame(Kind.BATCH, b"x" * link_limits.DIRECT_VIEWED_BYTES)
+    data = write_frame(Kind.BATCH, b"x" * socket_frames.VIEWED_BYTES)
     reader.space()[: len(data)] = data
     reader.received(len(data))
     frame = reader.next()
@@ -217,8 +219,8 @@ def test_batch_of_one_that_has_another_size_is_refused(size: int) -> None:
 @pytest.mark.parametrize("continues", [True, False])
 def test_greeting(continues: bool) -> None:
     data = write_greeting(Greeting(TOKEN, continues))
-    assert len(data) < link_limits.DIRECT_GREETING_BYTES
-    ((kind, payload),) = fed(reader_of(link_limits.DIRECT_GREETING_BYTES), data, [7])
+    assert len(data) < direct_socket.GREETING_BYTES
+    ((kind, payload),) = fed(reader_of(direct_socket.GREETING_BYTES), data, [7])
     assert read_greeting(kind, payload) == Greeting(TOKEN, continues)
 
 

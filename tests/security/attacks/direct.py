@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, Self
 
-from taskd_net import link_limits
+from taskd_net.links import direct_acceptor
+from taskd_net.wire import socket_frames
 from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
 from tests.peers.direct_child import DirectChild
 from tests.peers.direct_parent import DirectParent
@@ -19,10 +20,10 @@ from tests.security.attacks.attack import Attack, Strikes
 from tests.security.bystander.stand import Stand
 
 GREETINGS: Final = 64
-SILENT: Final = link_limits.DIRECT_GREETINGS_PER_ADDRESS + 64
+SILENT: Final = direct_acceptor.GREETINGS_PER_ADDRESS + 64
 """Connections of one address, more than may wait without a greeting."""
 
-_WRONG: Final = write_greeting(Greeting(b"?" * link_limits.DIRECT_TOKEN_BYTES, False))
+_WRONG: Final = write_greeting(Greeting(b"?" * socket_frames.TOKEN_BYTES, False))
 _PINGS: Final = write_frame(Kind.PING) * 20_000
 _4_GIB: Final = b"\xff\xff\xff\xff" + bytes([Kind.BATCH])
 _PATIENCE_S: Final = 60.0

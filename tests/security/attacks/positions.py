@@ -13,8 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
-from taskd_net import Position, link_limits
+from taskd_net import Position
+from taskd_net.links import direct_requests, direct_socket
 from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORTS_AT_ONCE
+from taskd_net.wire import batches
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import write_announcement
 from taskd_net.wire.socket_frames import Kind, write_frame
@@ -34,7 +36,7 @@ PENDING_BYTES: Final = 16 * 1024
 MESSAGES: Final = 256
 ANNOUNCEMENT_BYTES: Final = 16_000
 """Bytes of a long announcement."""
-PINGS: Final = link_limits.DIRECT_SIGNS // 3
+PINGS: Final = direct_socket.SIGNS // 3
 """Pings of a link in a second: a busy parent may read those of two seconds in one."""
 
 _Writes: TypeAlias = Callable[[DirectChild], bytes]
@@ -105,7 +107,7 @@ def _requests(child: DirectChild, most: int, **content: Any) -> bytes:
 
 def _announcements(child: DirectChild) -> bytes:
     me = Position.parse(child.place)
-    return _requests(child, link_limits.DIRECT_REQUESTS - 1, announcement=write_announcement("a", me, [me]))
+    return _requests(child, direct_requests.REQUESTS - 1, announcement=write_announcement("a", me, [me]))
 
 
 @cache
@@ -115,7 +117,7 @@ def _path(child: DirectChild) -> bytes:
 
 
 def _long_announcements(child: DirectChild) -> bytes:
-    return _requests(child, link_limits.DIRECT_REQUESTS - 1, announcement=_path(child))
+    return _requests(child, direct_requests.REQUESTS - 1, announcement=_path(child))
 
 
 def _reports(child: DirectChild) -> bytes:
@@ -134,7 +136,7 @@ def _messages(child: DirectChild) -> bytes:
 
 
 _ANSWERS: Final = write_frame(
-    Kind.BATCH, Batch(accepted_numbers=range(2**31, 2**31 + link_limits.BATCH_ANSWERS)).SerializeToString()
+    Kind.BATCH, Batch(accepted_numbers=range(2**31, 2**31 + batches.BATCH_ANSWERS)).SerializeToString()
 )
 _PINGS: Final = write_frame(Kind.PING) * PINGS
 
@@ -150,10 +152,10 @@ def _attack(
 ATTACKS: Final[Mapping[str, Attack]] = {
     "positions-pings": _attack(f"{PINGS} pings a second of each", "answered", lambda _: _PINGS, pause=1.05),
     "positions-announcements": _attack(
-        f"{link_limits.DIRECT_REQUESTS - 1} announcements of each under way", "answered", _announcements
+        f"{direct_requests.REQUESTS - 1} announcements of each under way", "answered", _announcements
     ),
     "positions-long-announcements": _attack(
-        f"{link_limits.DIRECT_REQUESTS - 1} announcements of {ANNOUNCEMENT_BYTES // 1024} KiB of each under way",
+        f"{direct_requests.REQUESTS - 1} announcements of {ANNOUNCEMENT_BYTES // 1024} KiB of each under way",
         "paced; 5001 beyond the share of one in the bytes of all",
         _long_announcements,
         role="Proxy",
@@ -169,7 +171,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"batches of {MESSAGES} messages to a node that does not exist", "lost, one line", _messages
     ),
     "positions-answers": _attack(
-        f"batches of {link_limits.BATCH_ANSWERS:,} answers to messages that nobody sent",
+        f"batches of {batches.BATCH_ANSWERS:,} answers to messages that nobody sent",
         "dropped",
         lambda _: _ANSWERS,
     ),

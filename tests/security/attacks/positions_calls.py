@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import grpc.aio
 
-from taskd_net import Position, link_limits
+from taskd_net import Position
 from taskd_net.links import batched, tasknet
+from taskd_net.wire import batches
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import write_announcement
 from tests.peers.floods import batch
@@ -161,7 +162,7 @@ def _messages(place: str) -> bytes:
     return data
 
 
-_ANSWERS: Final = Batch(accepted_numbers=range(2**31, 2**31 + link_limits.BATCH_ANSWERS)).SerializeToString()
+_ANSWERS: Final = Batch(accepted_numbers=range(2**31, 2**31 + batches.BATCH_ANSWERS)).SerializeToString()
 
 
 async def _reopen(child: SharingChild) -> None:
@@ -178,7 +179,7 @@ _KINDS: Final[Mapping[str, tuple[str, str, _Work, dict[str, Any]]]] = {
         lambda child: child.write(_messages(child.place)), {},
     ),
     "batched-answers": (
-        f"batches of {link_limits.BATCH_ANSWERS:,} answers to messages that nobody sent, over batched links",
+        f"batches of {batches.BATCH_ANSWERS:,} answers to messages that nobody sent, over batched links",
         "dropped", lambda child: child.write(_ANSWERS), {},
     ),
     "registers": (

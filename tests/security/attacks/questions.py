@@ -11,12 +11,11 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
-from taskd_net.limits import PROBE_SERIES, PROBE_SERIES_PER_CALLER
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.observe.service import PROBE_SERVICE
+from taskd_net.observe.service import PROBE_SERIES, PROBE_SERIES_PER_CALLER, PROBE_SERVICE
 from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata

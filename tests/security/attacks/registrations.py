@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc.aio
 
-from taskd_net.limits import PENDING_PER_CONNECTION
+from taskd_net.transport.pending import PER_CONNECTION
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack
@@ -52,7 +52,7 @@ async def _repeated(stand: Stand) -> AsyncGenerator[None, None]:
 ATTACKS: Final[Mapping[str, Attack]] = {
     "registrations-repeated": Attack(
         f"{COUNT:,} registrations over one connection, without a stream",
-        f"{PENDING_PER_CONNECTION} have a place, the others wait",
+        f"{PER_CONNECTION} have a place, the others wait",
         _repeated,
     ),
 }
