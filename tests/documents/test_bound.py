@@ -97,6 +97,7 @@ FIGURES: Final = {
         f"`TASKD_NET_EXIT_WAIT` | {agent_settings.GRACE_EXIT_S:g} |",
     ],
     "docs/configuration.md": [
+        f"0 to {limits.TIMEOUT_MAX_S:.0f}",
         f"At most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
         f"more\nthan {limits.CONFIG_BYTES // _MIB} MiB, or cannot be read within {_seconds(limits.CONFIG_READ_S)}",
         f"Children of this package send {limits.ANNOUNCE_POSITIONS:,} at a time",
