@@ -16,6 +16,7 @@ from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.probe_codec import Series
+from taskd_net.observe.service import PROBE_SERIES_PER_CALLER
 from taskd_net.observe.shared_answer import SharedAnswer
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, soon
@@ -77,15 +78,14 @@ async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
                 await anext(refused)
 
 
-async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.limits.PROBE_SERIES_PER_CALLER", 2)
+async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     endless = Series(Position.mgr(), 1.0, 0, 0.01)
     async with client(mgr) as asking:
-        running = [asking.ping(endless) for _ in range(2)]
+        running = [asking.ping(endless) for _ in range(PROBE_SERIES_PER_CALLER)]
         for series in running:
             assert (await anext(series)).ok
-        with pytest.raises(AskFailed, match="2 series of probes"):
+        with pytest.raises(AskFailed, match=f"{PROBE_SERIES_PER_CALLER} series of probes"):
             await anext(asking.ping(endless))
         for series in running:
             await series.aclose()  # type: ignore[attr-defined]

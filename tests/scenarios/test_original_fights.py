@@ -47,7 +47,7 @@ async def late_acks(mesh: Mesh, theirs: Originals, messages: int, senders: int, 
     """Sync messages through a Proxy of theirs to nodes that are late, some beyond its wait.
 
     The Proxy waits its real time. Between our answer and the end of its wait, a short standstill of the loop may pass
-    unnoticed (`limits.PULSE_S`); a shorter wait would leave no room for that.
+    unnoticed (`ordered_acks.PULSE_S`); a shorter wait would leave no room for that.
     """
     mgr = await mesh.mgr()
     proxy = await theirs.start("Proxy/0", mgr)

@@ -147,7 +147,7 @@ async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(
     proxy = await mesh.proxy(0, mgr.address)
     assert (await mgr.send("Proxy/0", "x")).code == 0
     with monkeypatch.context() as patch:
-        patch.setattr("taskd_net.limits.ORIGINAL_LATE_S", -1.0)
+        patch.setattr("taskd_net.links.ordered_acks.ORIGINAL_LATE_S", -1.0)
         lost = asyncio.create_task(mgr.send("Proxy/0", "late"))
         await mesh.logged("ack_too_late", node=proxy.position)
     await mesh.logged("joined", node=proxy.position, times=2)
