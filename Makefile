@@ -58,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,9 @@ bench-training: .venv-torch/stamp-bench  ## measure recoveries of a training bes
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)
+
+house: .venv/stamp-test  ## the size and shape of the code beside those of version 0.2.0, in a minute; nothing fails on them (ARGS=TREE)
+	@.venv/bin/python -m benchmarks.house $(ARGS)
 
 # `make test` has each pair of kinds, and smaller sizes.
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in ten minutes

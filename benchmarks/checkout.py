@@ -1,9 +1,11 @@
-"""Benchmarks of this checkout, run with the package of another one."""
+"""The package of another checkout: out of git's history, and in benchmarks of this one that run with it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
+from io import BytesIO
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -21,6 +23,23 @@ runpy.run_module(module, run_name="__main__")
 """
 
 
+def extract(commit: str, folder: Path) -> None:
+    """Put the package of a commit into a folder, out of git's history.
+
+    Args:
+        commit: any name that git has for it.
+        folder: gets the folder `taskd_net`.
+
+    Raises:
+        LookupError: the history of this checkout has no such commit, as that of an archive or a shallow clone.
+    """
+    archive = subprocess.run(["git", "archive", commit, "taskd_net"], cwd=HERE, capture_output=True, check=False)
+    if archive.returncode:
+        raise LookupError(f"commit is {commit}; the history of this checkout has none: {archive.stderr.decode()}")
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="data")
+
+
 def run(tree: Path, module: str, *arguments: str) -> str:
     """Run a benchmark in a process of its own.
 
@@ -33,7 +52,11 @@ def run(tree: Path, module: str, *arguments: str) -> str:
         The standard output.
 
     Raises:
-        CalledProcessError: The benchmark failed.
+        CalledProcessError: The benchmark failed; a note of it has the standard error.
     """
     command = [sys.executable, "-c", _RUN, str(tree.resolve()), str(HERE), module, *arguments]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr)
+        raise
