@@ -13,6 +13,7 @@ holds one for seconds, perhaps in a thread that waits for the one that forks.
 from __future__ import annotations
 
 import _thread
+import ctypes
 import os
 import weakref
 from typing import Final, Protocol
@@ -66,6 +67,8 @@ class _Process:
         for lock in list(self.locks):
             lock.in_child()
         for holder in list(self.holders):
+            # gRPC's destructors crash in a child, also at its end: a reference that nobody gives back prevents them.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
             holder.forked()
 
 
