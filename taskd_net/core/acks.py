@@ -7,6 +7,7 @@ inbox.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -149,6 +150,9 @@ class FanOut:
         uuid, reply, sender, sync: as in `Pending`.
         branches: the answers that have to come in.
         wildcard: the destination is `All`, so a branch without receivers is no failure.
+
+    Attributes:
+        over: called when the last branch is settled.
     """
 
     __slots__ = (
@@ -158,6 +162,7 @@ class FanOut:
         "_receivers",
         "_took",
         "_wildcard",
+        "over",
         "reply",
         "sender",
         "sync",
@@ -176,6 +181,7 @@ class FanOut:
         self._failures: tuple[Failure, ...] = ()
         # The answer to a post says that the first hop has it, and counts nobody.
         self._receivers: int | None = 0 if sync else None
+        self.over: Callable[[], None] | None = None
 
     def expect(self, more: int) -> None:
         """Count answers of further branches that have to come in."""
@@ -199,6 +205,8 @@ class FanOut:
             self._failure = failure = Ack(self.uuid, code, src, detail)
         if self._branches:
             return None
+        if self.over is not None:
+            self.over()
         took = self._took
         if took is not None and (failure is None or (self._wildcard and failure.code == Code.NO_ROUTE)):
             return Ack(self.uuid, Code.OK, took, "", self._receivers)

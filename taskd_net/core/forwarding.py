@@ -6,6 +6,8 @@ Every message whose answer is awaited is recorded in flight on its link, with th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Send
@@ -22,6 +24,12 @@ from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import LOCAL, Plan, Topology
 from taskd_net.observe_limits import LATENCY_EVERY_S
 
+BRANCH_BYTES: Final = 192
+"""Bytes that a broadcast takes for each link on which it awaits an answer: the Branch, and its place in flight."""
+
+FEW_BRANCHES: Final = 8
+"""Links of a broadcast up to which the number of its sender's messages is bound enough: 12 MiB for 8,192 of them."""
+
 
 class Forwarding:
     """The forwarder of one node.
@@ -35,7 +43,7 @@ class Forwarding:
         most: bytes that may wait on all links.
 
     Attributes:
-        backlog: the messages that wait on all links.
+        backlog: the messages that wait on all links, and the answers that broadcasts await.
         draining: the node accepts no further message whose answer is awaited.
     """
 
@@ -78,9 +86,10 @@ class Forwarding:
     ) -> None:
         """Forward and deliver a broadcast or multicast. Every branch of it will be settled."""
         self._counters.broadcasts += 1
-        parts = len(plan.links) + plan.here + (plan.missing is not None)
-        fan_out = FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
-        if not parts:
+        fan_out = self.fan_out(frame, plan, reply)
+        if fan_out is None:
+            return
+        if not (plan.links or plan.here or plan.missing is not None):
             # Every receiver lies behind the link that the message came from.
             self._decisions.settle(Branch(fan_out, down), Code.OK, self._decisions.position, "", NOBODY)
         if plan.missing is not None:
@@ -98,6 +107,23 @@ class Forwarding:
                 if refusal is not None:
                     self._counters.failed(link, refusal.code)
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
+
+    def fan_out(self, frame: Frame, plan: Plan, reply: ReplyTo) -> FanOut | None:
+        """Begin to await the answers to a broadcast, a multicast or a probe of either kind.
+
+        Returns None, and answers 5001, if too many wait already.
+        """
+        links = len(plan.links)
+        parts = links + plan.here + (plan.missing is not None)
+        fan_out = FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
+        if links > FEW_BRANCHES:
+            sender, size = self._sender(frame), BRANCH_BYTES * links
+            if not self.backlog.reserve(sender, size):
+                text = "too many broadcasts wait for their answers here"
+                self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
+                return None
+            fan_out.over = partial(self.backlog.release, sender, size)
+        return fan_out
 
     def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo | None) -> None:
         """Forward a neighbour's `sync=false` message. The answer says only that this node has accepted it."""

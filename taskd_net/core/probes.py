@@ -29,11 +29,13 @@ class Probes:
     Args:
         topology: the links and the routes.
         forward: queues a frame on a link, and returns the refusal if it cannot.
+        fan_out: begins to await the answers of many; None if it has answered that there is no room.
         settle: records the answer to a probe.
     """
 
     topology: Topology
     forward: Callable[[float, Link, Probe, Awaited], Refusal | None]
+    fan_out: Callable[[Probe, Plan, ReplyTo], FanOut | None]
     settle: Callable[[Awaited, int, Position, str, Told | None], None]
 
     def send(self, now: float, probe: Probe, came_from: LinkId, reply: ReplyTo, deadline: float) -> None:
@@ -84,9 +86,10 @@ class Probes:
 
     def _fan_out(self, now: float, probe: Probe, plan: Plan, reply: ReplyTo, up: float, down: float) -> None:
         here = self.topology.position
-        parts = len(plan.links) + plan.here + (plan.missing is not None)
-        fan_out = FanOut(probe.uuid, reply, probe.src, True, parts or 1, wildcard=not probe.dst.is_list)
-        if plan.here or not parts:
+        fan_out = self.fan_out(probe, plan, reply)
+        if fan_out is None:
+            return
+        if plan.here or not (plan.links or plan.missing is not None):
             self.settle(Branch(fan_out, down), Code.OK, here, "", None if plan.here else NOBODY)
         if plan.missing is not None:
             part = Branch(fan_out, down, plan.missing)

@@ -102,7 +102,7 @@ class Router(Messages):
         # True while messages that arrived before the drain may still go into the inbox.
         self._reopens = False
         self._sweep = Sweep(self._topology, decisions.schedule)
-        self._probes = Probes(self._topology, self._forwarding.forward, decisions.settle)
+        self._probes = Probes(self._topology, self._forwarding.forward, self._forwarding.fan_out, decisions.settle)
 
     # ---- children
 

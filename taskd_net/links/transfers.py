@@ -33,6 +33,9 @@ GATHER_MESSAGES: Final = 16
 GATHER_DECISIONS: Final = 8
 """Decisions on one message alone after which calls no longer count as coming together."""
 
+CALL_BYTES: Final = 21 * 1024
+"""Bytes that gRPC and this node take for a call that waits for its answer, beside its message."""
+
 
 @dataclass(slots=True, eq=False)
 class _Call:
@@ -85,7 +88,9 @@ class Transfers(Acceptor):
         try:
             frame = codec.read_frame(data, self._host.router.limits)
             came_from = parent.bringer(frame, caller)
-            quota, size = parent.quota(came_from), len(data)
+            quota = parent.quota(came_from)
+            # The largest message fits into a `child_bytes` of its own size.
+            size = len(data) + (CALL_BYTES if quota.messages else 0)
             try:
                 quota.require(size)
             except Refusal as refusal:

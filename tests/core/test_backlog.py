@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections import Counter
+
+import pytest
+
 from taskd_net.codes import Code
 from taskd_net.core.backlog import LINK_GRANT_BYTES, Backlog
+from taskd_net.core.forwarding import BRANCH_BYTES, FEW_BRANCHES
+from taskd_net.core.frame import Probe
 from taskd_net.core.links import LINK_FREE_BYTES, UP, Link
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import LOCAL
 from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.peer_limits import Limits
+from taskd_net.position import Destination
 from tests.core.driven import Driven, Forward
 from tests.core.routers import Caller, add_child, answered, at, frame, join
 
@@ -113,3 +121,84 @@ def test_last_bytes_of_the_pool_are_taken() -> None:
     backlog, to = Backlog(UNIT), link()
     assert queue(backlog, to, LOCAL, LINK_FREE_BYTES + UNIT)
     assert backlog.size == UNIT
+
+
+# ---- broadcasts that await their answers
+
+CHILDREN = 32
+
+
+def broad() -> tuple[Driven, Link]:
+    """A Mgr with a sender, and more children than `FEW_BRANCHES`."""
+    config = RouterConfig(limits=Limits(total_bytes=4 * MESSAGE_BYTES))
+    node = Driven(at("Mgr"), upstream=False, config=config, checked=False)
+    for rank in range(CHILDREN):
+        add_child(node, f"Worker/1/{rank}")
+    return node, add_child(node, "Proxy/0")
+
+
+@pytest.mark.parametrize("end", ["answers", "deadline", "streams"])
+def test_broadcast_takes_bytes_for_each_link_until_its_last_answer(end: str) -> None:
+    node, sender = broad()
+    sent = node.frame_arrived(0.0, sender.id, frame("Worker/1/All", "Proxy/0"), Caller())
+    pool = node._forwarding.backlog
+    assert (pool.size, dict(pool.of)) == (CHILDREN * BRANCH_BYTES, {sender.id: CHILDREN * BRANCH_BYTES})
+    *first, last = [action for action in sent if isinstance(action, Forward)]
+    for each in first:
+        node.accepted(0.0, each.link, [each.number or "u"])
+    assert pool.size == CHILDREN * BRANCH_BYTES, "one node has not answered"
+    if end == "answers":
+        outcome = node.accepted(0.0, last.link, [last.number or "u"])
+    elif end == "deadline":
+        outcome = node.tick(60.0)
+    else:
+        link = node.children.by_id[last.link]
+        outcome = node.link_down(0.0, link, link.session, [])
+    assert len(answered(outcome)) == 1
+    assert (pool.size, dict(pool.of)) == (0, {})
+    node.check()
+
+
+@pytest.mark.parametrize("asks", ["message", "probe"])
+def test_broadcast_beyond_the_senders_share_is_refused_whole(asks: str) -> None:
+    node, sender = broad()
+    sender.probes = 1
+    pool, share = node._forwarding.backlog, MESSAGE_BYTES
+    assert pool.reserve(sender.id, share), "half of the pool"
+    to = Destination.of(at("Worker/1/All"))
+    asked = frame("Worker/1/All", "Proxy/0") if asks == "message" else Probe("p", True, at("Proxy/0"), to, b"", None)
+    assert answered(node.frame_arrived(0.0, sender.id, asked, Caller())) == [Code.RECV_BUF_BUSY]
+    other = add_child(node, "Proxy/1")
+    assert len(node.frame_arrived(0.0, other.id, frame("Worker/1/All", "Proxy/1"), Caller())) == CHILDREN, "has its own"
+    pool.release(sender.id, share)
+    assert len(node.frame_arrived(0.0, sender.id, frame("Worker/1/All", "Proxy/0", uuid="v"), Caller())) == CHILDREN
+
+
+def test_own_broadcast_is_refused_where_the_pool_is_used_up() -> None:
+    node, _ = broad()
+    assert node._forwarding.backlog.reserve(LOCAL, 2 * MESSAGE_BYTES)
+    assert answered(node.send(0.0, frame("Worker/1/All"), Caller(), 1.0)) == [Code.RECV_BUF_BUSY]
+    ranks = ",".join(str(rank) for rank in range(FEW_BRANCHES))
+    assert len(node.send(0.0, frame(f"Worker/1/{ranks}", uuid="v"), Caller(), 1.0)) == FEW_BRANCHES, "few need none"
+
+
+def test_bytes_of_broadcasts_are_no_less_than_what_they_take() -> None:
+    """One sender, and children that read everything and answer nothing."""
+    node, sender = broad()
+    pool, codes = node._forwarding.backlog, Counter[int]()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(1500):
+        ready = node.core.messages_arrived(
+            0.0, sender.id, [frame("Worker/1/All", "Proxy/0", uuid=f"{number:036}")], [number], [3.0]
+        )
+        for link, writes in ready.writes.items():
+            if link != sender.id:
+                name = node.children.by_id[link].session
+                node.core.written(link, name, len(writes.frames), sum(len(each.data) for each in writes.frames))
+            codes.update(each.ack.code for each in writes.answers)
+        del ready
+    took = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert codes[Code.RECV_BUF_BUSY] > 0
+    assert took <= pool.size <= MESSAGE_BYTES

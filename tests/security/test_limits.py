@@ -13,6 +13,7 @@ import pytest
 from taskd_net import Code
 from taskd_net.core.inbox import INBOX_BYTES
 from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.links.transfers import CALL_BYTES
 from taskd_net.peer_limits import Limits
 from taskd_net.position import RANK_CHARS
 from taskd_net.transport.pending import PER_ADDRESS, PER_CONNECTION
@@ -360,6 +361,20 @@ async def test_bytes_that_wait_for_their_answers(mesh: Mesh, child: RawChild) ->
         await waiting_at(mesh, 1)
         assert (await others.ours.send("x" * 6000, to="Worker/0/0")).code == Code.RECV_BUF_BUSY
         assert (await soon(first)).code == Code.NETWORK_ACK_LOST
+        await others.undisturbed()
+
+
+async def test_calls_that_wait_count_with_what_gRPC_takes_for_them(mesh: Mesh, child: RawChild) -> None:
+    """Small messages over the four calls: a child has half of the bound for all of them."""
+    async with await beside(mesh, total_bytes=4 * MESSAGE_BYTES) as others, RawChild("Worker/0/0") as mute:
+        mute.drop_acks = True
+        await mute.join(others.parent.address or "")
+        await child.join(others.parent.address or "")
+        room = 2 * MESSAGE_BYTES // CALL_BYTES
+        calls = [asyncio.create_task(child.send("Worker/0/0", "x")) for _ in range(room + 100)]
+        codes = Counter([(await soon(call)).code for call in calls])
+        assert set(codes) == {Code.NETWORK_ACK_LOST, Code.RECV_BUF_BUSY}
+        assert 0.9 * room < codes[Code.NETWORK_ACK_LOST] <= room
         await others.undisturbed()
 
 
