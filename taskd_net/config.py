@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
 
 from taskd_net import limits, upstreams
@@ -13,13 +13,28 @@ from taskd_net.expect import Expected
 from taskd_net.links.registry import KINDS
 from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role, require_node
-from taskd_net.schema import Group, Kind, require_all, setting
+from taskd_net.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
 from taskd_net.tls.files import Tls
 from taskd_net.untrusted import shown
 
 AUTO: Final = "auto"
 OFF: Final = "off"
 """The word for an address that is not used."""
+
+_MGR: Final = "127.0.0.1:9601"
+_PROXY: Final = "127.0.0.1:9602"
+
+
+def _pod_ip(text: str) -> str:
+    return f"[{text}]:9601" if ":" in text else f"{text}:9601"
+
+
+def _local_proxy(text: str) -> str | None:
+    return _MGR if text == "on" else None
+
+
+# A tool that joins names its parent as other tools name the node that they ask.
+_JOINED_AT: Final = {"default": _PROXY, "also": ("--at",), "variables": {f"{PREFIX}AT": str}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +95,39 @@ class NodeConfig:
     """
 
     position: Position
-    listen: str | None = setting(Kind.ADDRESS, None, unset="none", matters=True)
-    upstream: str | None = setting(Kind.ADDRESSES, None, unset="none", matters=True)
-    inbox: int | None = setting(Kind.WHOLE, None, unset="by role")
-    expect: str | None = setting(Kind.SIZE, None, unset="not known", matters=True)
+    listen: str | None = setting(
+        Kind.ADDRESS,
+        None,
+        unset="none",
+        matters=True,
+        by={
+            "mgr": {"default": _MGR, "variables": {"LOCAL_PROXY_ENABLE": _local_proxy, "POD_IP": _pod_ip}},
+            "proxy": {"default": _PROXY},
+        },
+    )
+    upstream: str | None = setting(
+        Kind.ADDRESSES,
+        None,
+        unset="none",
+        matters=True,
+        of=("proxy", *JOINING),
+        by={
+            "proxy": {"default": _MGR, "variables": {"LOCAL_PROXY_ENABLE": _local_proxy}},
+            **dict.fromkeys(JOINING, _JOINED_AT),
+        },
+    )
+    inbox: int | None = setting(
+        Kind.WHOLE,
+        None,
+        unset="by role",
+        of=(*DAEMONS, "listen"),
+        by={
+            "mgr": {"default": limits.INBOX["Mgr"]},
+            "proxy": {"default": limits.INBOX["Proxy"]},
+            "listen": {"default": limits.INBOX["Worker"]},
+        },
+    )
+    expect: str | None = setting(Kind.SIZE, None, unset="not known", matters=True, of=("mgr", "tree", "top"))
     dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1, group=Group.BOUNDS)
     ack_timeout: float = setting(Kind.SECONDS, limits.ACK_TIMEOUT_S, most=limits.TIMEOUT_MAX_S, group=Group.LINKS)
     link_messages: int = setting(Kind.WHOLE, limits.LINK_MESSAGES, least=1, group=Group.BOUNDS)
@@ -92,12 +136,12 @@ class NodeConfig:
     max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1, group=Group.BOUNDS)
     grace: float = setting(Kind.SECONDS, limits.GRACE_S, group=Group.LINKS)
     registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S, group=Group.LINKS)
-    links: str = setting(Kind.CHOICE, "direct", choices=KINDS, group=Group.LINKS)
+    links: str = setting(Kind.CHOICE, "direct", choices=KINDS, group=Group.LINKS, of=(*DAEMONS, *JOINING))
     direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF), group=Group.LINKS)
-    tracing: bool = setting(Kind.SWITCH, False, group=Group.SIDE)
+    tracing: bool = setting(Kind.SWITCH, False, group=Group.SIDE, of=(*DAEMONS, *JOINING))
     record: str | None = setting(Kind.FILE, None, unset="none", group=Group.SIDE)
-    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S, group=Group.LINKS)
-    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S, group=Group.LINKS)
+    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S, group=Group.LINKS, of=("proxy", "listen"))
+    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S, group=Group.LINKS, of=("proxy", "listen"))
     service: bool = False
     confirms: bool = False
     standby: bool = False
@@ -125,27 +169,23 @@ class NodeConfig:
         return Address.parse(self.direct_listen, "direct_listen")
 
     @classmethod
-    def mgr(cls, *, listen: str = "127.0.0.1:9601", **settings: object) -> Self:
+    def mgr(cls, *, listen: str = _MGR, **settings: object) -> Self:
         """The root of a job's tree."""
         return cls(position=Position.mgr(), listen=listen, **settings)  # type: ignore[arg-type]
 
     @classmethod
-    def proxy(
-        cls, *, server_rank: int | str, upstream: str, listen: str = "127.0.0.1:9602", **settings: object
-    ) -> Self:
+    def proxy(cls, *, server_rank: int | str, upstream: str, listen: str = _PROXY, **settings: object) -> Self:
         """The Proxy of a node; its upstream is the Mgr or another Proxy."""
         position = Position.proxy(server_rank)
         return cls(position=position, listen=listen, upstream=upstream, **settings)  # type: ignore[arg-type]
 
     @classmethod
-    def agent(cls, *, server_rank: int | str, upstream: str = "127.0.0.1:9602", **settings: object) -> Self:
+    def agent(cls, *, server_rank: int | str, upstream: str = _PROXY, **settings: object) -> Self:
         """The launcher of a node."""
         return cls(position=Position.agent(server_rank), upstream=upstream, **settings)  # type: ignore[arg-type]
 
     @classmethod
-    def worker(
-        cls, *, server_rank: int | str, rank: int | str, upstream: str = "127.0.0.1:9602", **settings: object
-    ) -> Self:
+    def worker(cls, *, server_rank: int | str, rank: int | str, upstream: str = _PROXY, **settings: object) -> Self:
         """One training process."""
         return cls(position=Position.worker(server_rank, rank), upstream=upstream, **settings)  # type: ignore[arg-type]
 
@@ -171,19 +211,10 @@ class NodeConfig:
     @property
     def router(self) -> RouterConfig:
         """The part of it that the Router decides by."""
-        return RouterConfig(
-            inbox=limits.INBOX[self.position.role] if self.inbox is None else self.inbox,
-            dedup_window=self.dedup_window,
-            ack_timeout=self.ack_timeout,
-            link_messages=self.link_messages,
-            link_bytes=self.link_bytes,
-            max_children=self.max_children,
-            grace=self.grace,
-            registration_hold=self.registration_hold,
-            job=self.job or "",
-            confirms=self.confirms,
-            limits=self.limits,
-        )
+        shared = {each.name for each in fields(RouterConfig)} & {each.name for each in fields(self)}
+        given = {name: getattr(self, name) for name in shared}
+        given["inbox"] = limits.INBOX[self.position.role] if self.inbox is None else self.inbox
+        return RouterConfig(**{**given, "job": self.job or ""})
 
 
 def _place(config: NodeConfig, role: Role) -> None:

@@ -192,6 +192,9 @@ LOG_REFILL_S: Final = 10.0
 HANDLER_GRACE_S: Final = 2.0
 """Seconds that destroying a node waits for a handler of the application's to return; nothing can end it by force."""
 
+IN_PLACE_S: Final = 60.0
+"""Seconds that a Worker has to come back for the next epoch: the start of a process that imports a framework, twice."""
+
 SWITCH_NIC_S: Final = 7200.0
 """Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
 

@@ -26,6 +26,16 @@ Reading = Callable[[str], str | None]
 
 _KEY: Final = "setting"
 
+PREFIX: Final = "TASKD_NET_"
+"""Head of the environment variable of a setting: `TASKD_NET_GRACE` for `grace`."""
+
+DAEMONS: Final = ("mgr", "proxy")
+JOINING: Final = ("send", "listen")
+"""Commands that run a node as a tool."""
+
+ASKING: Final = ("ping", "trace", "tree", "top", "job", "forget", "health")
+"""Commands that ask a node."""
+
 
 class Kind(Enum):
     """The type of a setting's value."""
@@ -87,6 +97,8 @@ class Setting:
         reload: see `Reload`.
         group: see `Group`.
         matters: whether the short help of a daemon has it.
+        of: commands that have the setting.
+        by: attributes that differ for a command, by its name.
     """
 
     kind: Kind
@@ -102,6 +114,12 @@ class Setting:
     reload: Reload = Reload.RESTART
     group: Group = Group.NODE
     matters: bool = False
+    of: Collection[str] = DAEMONS
+    by: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def of_command(self, command: str) -> Setting:
+        """The setting as a command has it."""
+        return replace(self, **self.by.get(command, {}))
 
     @property
     def range(self) -> str:

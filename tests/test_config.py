@@ -8,6 +8,7 @@ import pytest
 
 from taskd_net import ConfigError, NodeConfig, Position, limits
 from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.topology import ROUTES, ROUTES_SLICE
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.tls.files import Tls
 
@@ -79,6 +80,8 @@ def test_settings_reach_the_router() -> None:
         "job": "j",
         "confirms": True,
         "limits": dataclasses.asdict(DEFAULT),
+        "routes": ROUTES,
+        "routes_slice": ROUTES_SLICE,
         **settings,
     }
 

@@ -16,10 +16,8 @@ from click.shell_completion import CompletionItem
 
 from taskd_net import ConfigError, limits, logs
 from taskd_net.address import Address
-from taskd_net.schema import Kind, Reading, Setting
+from taskd_net.schema import PREFIX, Kind, Reading, Setting
 from taskd_net.untrusted import natural, shown
-
-PREFIX: Final = "TASKD_NET_"
 
 
 class Origin(NamedTuple):

@@ -1,13 +1,14 @@
 """The settings of each command, as options of click.
 
-`COMMANDS` composes them from the declarations of `NodeConfig`, `Limits` and `Tls`, and those of the commands alone.
+A declaration names its commands, and `COMMANDS` has the options of each: from `NodeConfig`, `Limits`, `Tls` and
+`ManagerConfig`, and those of the commands alone.
 `CONFIG` is the option that names the TOML file; `config_file` has the rules of the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,15 +17,30 @@ import click
 
 from taskd_net import ConfigError, NodeConfig, Position, limits, logs
 from taskd_net.cli import config_file, contexts
-from taskd_net.cli.options import PREFIX, Defaults, Origin, SettingOption, place
+from taskd_net.cli.options import Defaults, Origin, SettingOption, place
 from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.peer_limits import Limits
-from taskd_net.schema import Group, Kind, Reload, Setting, described, setting, settings_of
+from taskd_net.schema import (
+    ASKING,
+    DAEMONS,
+    JOINING,
+    PREFIX,
+    Group,
+    Kind,
+    Reload,
+    Setting,
+    described,
+    setting,
+    settings_of,
+)
 from taskd_net.tls.files import NAMES, Tls, chosen
 
 _log: Final = partial(setting, reload=Reload.SIGHUP, group=Group.LOG)
 _logged: Final = partial(_log, prefixed=False)
 _side: Final = partial(setting, group=Group.SIDE)
+_EACH_ANSWER: Final = {"about": "Seconds for each answer.", "default": limits.ACK_TIMEOUT_S}
+# A Proxy has two pairs of TLS, and eight options matter.
+_UNIMPORTANT: Final = {"proxy": {"matters": False}}
 
 
 @dataclass(frozen=True)
@@ -60,21 +76,46 @@ class CommandSettings:
         log_stdout: Log lines on the console, which is stderr. The name is TaskD's.
     """
 
-    at: str = setting(Kind.ADDRESSES, "127.0.0.1:9601")
-    as_: str | None = setting(Kind.POSITION, None)
-    mtype: str = setting(Kind.TEXT, "default")
-    timeout: float | None = setting(Kind.PERIOD, 5.0, most=limits.TIMEOUT_MAX_S)
-    server_rank: int = setting(Kind.RANK, 0, variables={"RANK": str, "MS_NODE_RANK": str}, matters=True)
-    enable_tls: bool | None = setting(Kind.SWITCH, None, unset="on with --ca or a key", group=Group.TLS)
-    http_port: str | None = _side(Kind.PORT, None, unset="off", matters=True)
+    at: str = setting(Kind.ADDRESSES, "127.0.0.1:9601", of=ASKING)
+    as_: str | None = setting(
+        Kind.POSITION,
+        None,
+        of=JOINING,
+        by={"send": {"unset": "an Agent of a random free rank"}, "listen": {"unset": "none, required"}},
+    )
+    mtype: str = setting(Kind.TEXT, "default", of=("send",))
+    timeout: float | None = setting(
+        Kind.PERIOD,
+        5.0,
+        most=limits.TIMEOUT_MAX_S,
+        of=(*JOINING, *ASKING),
+        by={
+            "send": {"about": "Seconds for joining and delivery together."},
+            "listen": {"about": "Seconds until the end at the latest.", "default": None, "unset": "never"},
+            "ping": _EACH_ANSWER,
+            "trace": _EACH_ANSWER,
+        },
+    )
+    server_rank: int = setting(Kind.RANK, 0, variables={"RANK": str, "MS_NODE_RANK": str}, matters=True, of=("proxy",))
+    enable_tls: bool | None = setting(
+        Kind.SWITCH, None, unset="on with --ca or a key", group=Group.TLS, of=(*DAEMONS, *JOINING, *ASKING)
+    )
+    http_port: str | None = _side(Kind.PORT, None, unset="off", matters=True, by=_UNIMPORTANT)
     metrics_port: str | None = _side(Kind.PORT, None, unset="off")
     allowed_host: str | None = _side(Kind.TEXT, None, unset="none")
     docs_url: str | None = _side(Kind.TEXT, None, unset="none")
     drain: float = setting(Kind.PERIOD, 10.0, most=limits.TIMEOUT_MAX_S, reload=Reload.SIGHUP)
-    log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str}, matters=True)
+    log_path: str = _logged(Kind.FOLDER, logs.DEFAULT_PATH, variables={logs.PATH: str}, matters=True, by=_UNIMPORTANT)
     log_file: str | None = _log(Kind.TEXT, None, unset="manager.log, taskd-proxy-N.log")
     log_file_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.FILE_LEVEL: str})
-    log_std_level: str = _logged(Kind.CHOICE, "INFO", choices=logs.LEVELS, variables={logs.STD_LEVEL: str})
+    log_std_level: str = _logged(
+        Kind.CHOICE,
+        "INFO",
+        choices=logs.LEVELS,
+        variables={logs.STD_LEVEL: str},
+        of=(*DAEMONS, *JOINING),
+        by={"send": {"default": "ERROR"}, "listen": {"default": "WARNING"}},
+    )
     log_stdout: bool = _logged(Kind.SWITCH, True, variables={logs.STDOUT: str})
 
 
@@ -87,84 +128,16 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 }
 """Every setting, by name."""
 
-
-def _command(names: str, **changes: Mapping[str, object]) -> Sequence[SettingOption]:
-    """The options for these settings, in order; `changes` has what is particular to the command."""
-    return tuple(
-        SettingOption(name, replace(SETTINGS[name], **changes.get(name, {})))  # type: ignore[arg-type]
-        for name in names.split()
-    )
-
-
-def _pod_ip(text: str) -> str:
-    return f"[{text}]:9601" if ":" in text else f"{text}:9601"
-
-
-def _local_proxy(text: str) -> str | None:
-    return "127.0.0.1:9601" if text == "on" else None
-
-
-_NODE: Final = (
-    "dedup_window ack_timeout link_messages link_bytes max_children grace registration_hold links tracing record"
-)
-_BACKOFF: Final = "backoff_initial backoff_max"
-_LISTEN: Final = "listen direct_listen"
-_TLS_LISTEN: Final = "server_key server_crt plain_listen"
-_TLS_UPSTREAM: Final = "client_key client_crt server_name"
-_GUARD: Final = f"identity job {' '.join(settings_of(Limits))}"
-_LOGS: Final = "log_path log_file log_file_level log_std_level log_stdout"
-_DAEMON: Final = f"http_port metrics_port allowed_host docs_url drain {_LOGS}"
-_MANAGER: Final = " ".join(settings_of(ManagerConfig))
-_ASK: Final = f"timeout enable_tls ca {_TLS_UPSTREAM}"
-
-_JOINED_AT: Final[Mapping[str, object]] = {
-    "default": "127.0.0.1:9602",
-    "also": ("--at",),
-    "variables": {f"{PREFIX}AT": str},
-}
-"""A tool that joins names its parent as others name the node that they ask."""
-
 COMMANDS: Final[Mapping[str, Sequence[SettingOption]]] = {
-    "mgr": _command(
-        f"{_LISTEN} inbox expect {_MANAGER} {_NODE} enable_tls ca {_TLS_LISTEN} {_GUARD} {_DAEMON}",
-        listen={"default": "127.0.0.1:9601", "variables": {"LOCAL_PROXY_ENABLE": _local_proxy, "POD_IP": _pod_ip}},
-        inbox={"default": limits.INBOX["Mgr"]},
-    ),
-    "proxy": _command(
-        f"{_LISTEN} upstream server_rank inbox {_NODE} {_BACKOFF} enable_tls ca {_TLS_LISTEN} {_TLS_UPSTREAM} {_GUARD}"
-        f" {_DAEMON}",
-        listen={"default": "127.0.0.1:9602"},
-        upstream={"default": "127.0.0.1:9601", "variables": {"LOCAL_PROXY_ENABLE": _local_proxy}},
-        inbox={"default": limits.INBOX["Proxy"]},
-        # It has two pairs of TLS, and eight options matter.
-        http_port={"matters": False},
-        log_path={"matters": False},
-    ),
-    "send": _command(
-        f"upstream as mtype timeout links tracing enable_tls ca {_TLS_UPSTREAM} log_std_level",
-        upstream=_JOINED_AT,
-        timeout={"about": "Seconds for joining and delivery together."},
-        log_std_level={"default": "ERROR"},
-        **{"as": {"unset": "an Agent of a random free rank"}},
-    ),
-    "listen": _command(
-        f"upstream as timeout inbox links tracing {_BACKOFF} enable_tls ca {_TLS_UPSTREAM} log_std_level",
-        upstream=_JOINED_AT,
-        timeout={"about": "Seconds until the end at the latest.", "default": None, "unset": "never"},
-        inbox={"default": limits.INBOX["Worker"]},
-        log_std_level={"default": "WARNING"},
-        **{"as": {"unset": "none, required"}},
-    ),
-    **{
-        name: _command(f"at {_ASK}", timeout={"about": "Seconds for each answer.", "default": limits.ACK_TIMEOUT_S})
-        for name in ("ping", "trace")
-    },
-    "tree": _command(f"at expect {_ASK}"),
-    "top": _command(f"at expect {_ASK}"),
-    "job": _command(f"at {_ASK}"),
-    "forget": _command(f"at {_ASK}"),
-    "health": _command(f"at {_ASK}"),
+    command: [
+        SettingOption(name, each.of_command(command))
+        for group in Group
+        for name, each in SETTINGS.items()
+        if each.group is group and command in each.of
+    ]
+    for command in (*DAEMONS, *JOINING, *ASKING)
 }
+"""The options of each command, in the order of groups."""
 
 
 def refused(ctx: click.Context, error: ConfigError) -> click.UsageError:
@@ -281,5 +254,5 @@ CONTEXT: Final = click.Option(
 
 def params_of(command: str) -> list[click.Parameter]:
     """All parameters of a command that come from settings."""
-    contextual = [] if command in ("mgr", "proxy") else [CONTEXT]
+    contextual = [] if command in DAEMONS else [CONTEXT]
     return [CONFIG, *contextual, *COMMANDS[command]]

@@ -10,7 +10,7 @@ from taskd_net.faults.editions import LINKDOWN_TIMEOUT, Edition
 from taskd_net.faults.levels import JobKind, Mode, SubHealth
 from taskd_net.schema import Group, Kind, require_all, setting
 
-_fault: Final = partial(setting, group=Group.FAULTS)
+_fault: Final = partial(setting, group=Group.FAULTS, of=("mgr",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

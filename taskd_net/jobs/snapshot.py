@@ -14,9 +14,7 @@ from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import Outbox
 from taskd_net.jobs.records import Records
 from taskd_net.jobs.reporters import Reporters
-
-IN_PLACE_S: Final = 60.0
-"""Seconds that a Worker has to come back for the next epoch: the start of a process that imports a framework, twice."""
+from taskd_net.limits import IN_PLACE_S
 
 SILENT_SNAPSHOTS: Final = 30
 """Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""

@@ -12,7 +12,7 @@ from taskd_net.codes import ConfigError
 from taskd_net.etcd.place import is_etcd
 from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
-from taskd_net.jobs.snapshot import IN_PLACE_S
+from taskd_net.limits import IN_PLACE_S
 from taskd_net.position import read_nodes
 from taskd_net.recover.place import CLUSTERD_VARIABLES
 from taskd_net.schema import Group, Kind, setting, settings_of
@@ -47,8 +47,8 @@ STATE_FILE: Final = "manager-state.sqlite3"
 """Name of the state file beside the log file."""
 
 
-_manager: Final = partial(setting, group=Group.MANAGER)
-_fault: Final = partial(setting, group=Group.FAULTS)
+_manager: Final = partial(setting, group=Group.MANAGER, of=("mgr",))
+_fault: Final = partial(setting, group=Group.FAULTS, of=("mgr",))
 
 
 def _interval(text: str) -> str | None:

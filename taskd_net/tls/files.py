@@ -8,9 +8,10 @@ from functools import partial
 from typing import Final
 
 from taskd_net.codes import ConfigError
-from taskd_net.schema import Group, Kind, Reload, setting
+from taskd_net.schema import ASKING, DAEMONS, JOINING, Group, Kind, Reload, setting
 
 _file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WATCHED, group=Group.TLS)
+_CLIENTS: Final = ("proxy", *JOINING, *ASKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,20 @@ class Tls:
         ConfigError: names the field, its value and what was expected.
     """
 
-    ca: str = setting(Kind.FILE, MISSING, unset="none", reload=Reload.WATCHED, group=Group.TLS, matters=True)
+    ca: str = setting(
+        Kind.FILE,
+        MISSING,
+        unset="none",
+        reload=Reload.WATCHED,
+        group=Group.TLS,
+        matters=True,
+        of=(*DAEMONS, *JOINING, *ASKING),
+    )
     server_key: str | None = _file(matters=True)
     server_crt: str | None = _file(matters=True)
-    client_key: str | None = _file(matters=True)
-    client_crt: str | None = _file(matters=True)
-    server_name: str | None = setting(Kind.TEXT, None, unset="the host of --upstream", group=Group.TLS)
+    client_key: str | None = _file(matters=True, of=_CLIENTS)
+    client_crt: str | None = _file(matters=True, of=_CLIENTS)
+    server_name: str | None = setting(Kind.TEXT, None, unset="the host of --upstream", group=Group.TLS, of=_CLIENTS)
 
     def __post_init__(self) -> None:
         self.validate()

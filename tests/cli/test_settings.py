@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from taskd_net.cli.group import group
 from taskd_net.cli.options import SettingOption
-from taskd_net.cli.settings import COMMANDS
+from taskd_net.cli.settings import COMMANDS, SETTINGS
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -222,6 +222,11 @@ def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 # ---- every command
+
+
+def test_a_declaration_differs_only_for_commands_that_have_the_setting() -> None:
+    for name, setting in SETTINGS.items():
+        assert set(setting.by) <= set(setting.of) <= set(COMMANDS), name
 
 
 def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
