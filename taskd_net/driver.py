@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
-from taskd_net import limits
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
@@ -31,6 +30,7 @@ from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import get_logger
 from taskd_net.position import Position
+from taskd_net.times import TIMES, Times
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -53,6 +53,7 @@ class Driver:
 
     Args:
         config: the node and its neighbours.
+        times: of its links.
 
     Attributes:
         running: the node was started and is not closed.
@@ -66,8 +67,9 @@ class Driver:
     # The Router's time: the clock of the event loop, which never steps. uvloop's own value goes by whole milliseconds.
     now = staticmethod(time.monotonic)
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, *, times: Times = TIMES) -> None:
         self.config = config
+        self.times = times
         self.log = get_logger(node=str(config.position))
         self.router, self._record = self._new_router()
         self.links: MutableMapping[LinkId, Session[Any]] = {}
@@ -167,7 +169,7 @@ class Driver:
                 if seen:
                     self.log.info("answering", peer=str(position))
                 else:
-                    self.log.warning("not_answering", peer=str(position), seconds=limits.NOT_ANSWERING_S)
+                    self.log.warning("not_answering", peer=str(position), seconds=self.times.not_answering)
                 if link != UP:
                     assert self._server is not None
                     self._server.signs_of_life(link)

@@ -17,6 +17,7 @@ from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
 from taskd_net.sending import Sender, seconds
+from taskd_net.times import TIMES, Times
 from taskd_net.transport import grpc_threads
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Joiner
@@ -30,11 +31,12 @@ class Lifecycle(Driver):
 
     Args:
         config: the node and its neighbours.
+        times: of its links; tests shorten them.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, *, times: Times = TIMES) -> None:
         require_config(config)
-        super().__init__(config)
+        super().__init__(config, times=times)
         self._sender = Sender(self)
         self._address: Address | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -72,7 +74,7 @@ class Lifecycle(Driver):
         if config.tls is not None:
             from taskd_net.tls.rotation import Rotation
 
-            rotation = Rotation(config.tls, self.log)
+            rotation = Rotation(config.tls, self.log, self.times)
             self.certificate_ends = rotation.ends
         if config.listen is not None:
             await self._listen(config.listen, rotation)
@@ -128,7 +130,7 @@ class Lifecycle(Driver):
             service=config.service,
             reports=Reporter(self, self.view, config.ack_timeout).run,
         )
-        self._absence = Absence(self.log, upstream, lambda: joiner.trouble)
+        self._absence = Absence(self.log, upstream, lambda: joiner.trouble, self.times.not_joined_log)
         self._absence.begin()
         joiner.start()
 

@@ -56,10 +56,16 @@ class Acknowledgements:
 
     Args:
         loop: the event loop.
+        pause: seconds between two looks.
+        patience: seconds without an acknowledgement until a link counts as cut.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pause: float = LOOK_S, patience: float = limits.KEEPALIVE_TIMEOUT_S
+    ) -> None:
         self._loop = loop
+        self.pause = pause
+        self.patience = patience
         # The looks in a row at which each one had no answer to its last transmission.
         self._unanswered: dict[Connection, int] = {}
         self._looking = False
@@ -69,11 +75,11 @@ class Acknowledgements:
         self._unanswered[connection] = 0
         if not self._looking:
             self._looking = True
-            self._loop.call_later(LOOK_S, self._look)
+            self._loop.call_later(self.pause, self._look)
 
     def _look(self) -> None:
         # A look that comes late, because this loop stood still, counts as one.
-        most = limits.KEEPALIVE_TIMEOUT_S / LOOK_S
+        most = self.patience / self.pause
         for connection, looks in list(self._unanswered.items()):
             connected = connection.info("socket")
             # A transport of TLS that is gone has no socket, and does not say that it closes.
@@ -86,12 +92,12 @@ class Acknowledgements:
                 continue
             silent = _silent(connected)
             self._unanswered[connection] = looks + 1 if silent else 0
-            if looks + 1 >= most and silent >= limits.KEEPALIVE_TIMEOUT_S:
+            if looks + 1 >= most and silent >= self.patience:
                 del self._unanswered[connection]
                 connection.cut()
         self._looking = bool(self._unanswered)
         if self._looking:
-            self._loop.call_later(LOOK_S, self._look)
+            self._loop.call_later(self.pause, self._look)
 
 
 def acknowledges(connected: socket.socket | None) -> bool:

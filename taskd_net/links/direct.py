@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, Self, cast
 
-from taskd_net import limits
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
@@ -126,7 +125,7 @@ class DirectLink(BatchedLink):
             await self._writer_over
             if self.successor is not None:
                 self._socket.control(_FINISH)
-                async with asyncio.timeout(limits.RENEWAL_S):
+                async with asyncio.timeout(self._host.times.renewal):
                     await self._ended.wait()
         except TimeoutError:
             pass

@@ -32,9 +32,6 @@ from taskd_net.tls.contexts import names_of
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import FrameError, Greeting, write_frame
 
-GREETING_S: Final = 2.0
-"""Seconds for TLS and the greeting of whoever connects to the port of direct links."""
-
 GREETINGS: Final = 1024
 """Connections to the port of direct links that have not greeted; the next one is closed at once."""
 
@@ -231,7 +228,8 @@ class DirectAcceptor(Acceptor):
 
     async def _greeted(self, connection: socket.socket, host: str, sockets: Sockets) -> None:
         """Wait for a greeting, and serve its link in a task of its own."""
-        loop, stream = asyncio.get_running_loop(), DirectSocket(self._parent.unfinished)
+        loop, parent = asyncio.get_running_loop(), self._parent
+        stream = DirectSocket(parent.unfinished, parent.host.times)
         self._accepted.discard(connection)
         if host == _LOCAL:
             stream.place = direct_local.process(connection)
@@ -241,7 +239,7 @@ class DirectAcceptor(Acceptor):
             except OSError:
                 connection.close()
                 raise
-            async with asyncio.timeout(GREETING_S):
+            async with asyncio.timeout(parent.host.times.greeting):
                 with handed_over(connection):
                     await loop.connect_accepted_socket(lambda: stream, connection, ssl=context)
                 first = await stream.first

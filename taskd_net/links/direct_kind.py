@@ -65,7 +65,7 @@ class Direct(Kind):
     async def answers(self, way: Way) -> bool:
         """True if somebody accepts connections at the port."""
         try:
-            connection = await _connect(way, limits.CONNECT_S)
+            connection = await _connect(way, way.host.times.connect)
         except Unreachable:
             return False
         connection.close()
@@ -80,7 +80,7 @@ class Direct(Kind):
         except OSError as error:
             raise Unreachable(f"TLS of direct links: {error}") from error
         connection = await _connect(way, CONNECT_S)
-        loop, stream, asking = asyncio.get_running_loop(), DirectSocket(), Asking(way.parent)
+        loop, stream, asking = asyncio.get_running_loop(), DirectSocket(times=way.host.times), Asking(way.parent)
         try:
             async with asyncio.timeout(way.ack_timeout) as limit:
                 name = None if context is None else way.server_name

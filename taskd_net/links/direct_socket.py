@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from taskd_net import limits
-from taskd_net.links import acknowledgements, broken_pipes, read_turns
+from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges, progress
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.timers import on_grid
+from taskd_net.times import TIMES, Times
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
 FRAMES_AT_ONCE: Final = 64
@@ -100,6 +101,7 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     Args:
         unfinished: the account of the children's frames; None at the socket of a parent.
+        times: of the node's links.
 
     Attributes:
         place: the process or the machine of the other end, for that account and the turns of reads; empty until a child
@@ -114,7 +116,8 @@ class DirectSocket(asyncio.BufferedProtocol):
     # The place for the next bytes of each read.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
-    def __init__(self, unfinished: Unfinished[Receiver] | None = None) -> None:
+    def __init__(self, unfinished: Unfinished[Receiver] | None = None, times: Times = TIMES) -> None:
+        self._times = times
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
         self._reads = self._flushes.reads
@@ -219,7 +222,7 @@ class DirectSocket(asyncio.BufferedProtocol):
         if self._ended or self.closing():
             link.ended()
             return
-        self._look_in(limits.KEEPALIVE_TIME_S)
+        self._look_in(self._times.keepalive)
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
@@ -287,7 +290,7 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def _take(self) -> None:
         """Handle the frames that are there."""
-        frames, flushes, until = self._frames, self._flushes, self._turn + read_turns.TURN_S
+        frames, flushes, until = self._frames, self._flushes, self._turn + self._reads.turn
         left = 0.0
         flushes.reading = True
         try:
@@ -325,7 +328,7 @@ class DirectSocket(asyncio.BufferedProtocol):
                 elif kind in _BESIDE:
                     link.arrived_beside(kind, bytes(payload))
                     left += REQUEST_S
-                    if left >= read_turns.TURN_S:
+                    if left >= self._reads.turn:
                         break
                 elif kind == Kind.END:
                     self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
@@ -430,7 +433,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     def _look_in(self, seconds: float) -> None:
         """Look after these seconds, together with the other links that are due then: they wake the process once."""
         now = time.monotonic()
-        due = on_grid(now + seconds, acknowledgements.LOOK_S)
+        due = on_grid(now + seconds, self._flushes.acknowledgements.pause)
         self._timer = self._loop.call_later(due - now, self._look, due)
 
     def _look(self, due: float) -> None:
@@ -440,27 +443,29 @@ class DirectSocket(asyncio.BufferedProtocol):
             # The kernel may have bytes that this end does not read before its turn.
             self._heard = now
         silent = now - self._heard
-        if silent < limits.KEEPALIVE_TIME_S:
+        if silent < self._times.keepalive:
             self._lacking = 0
-            self._look_in(limits.KEEPALIVE_TIME_S - silent)
+            self._look_in(self._times.keepalive - silent)
             return
         if self._takes():
             # A ping waits behind these bytes, and so does its answer.
             self._heard = now
             if self._silent:
                 self._answering(seen=True)
-            self._look_in(limits.KEEPALIVE_TIME_S)
+            self._look_in(self._times.keepalive)
             return
-        if now - due < limits.KEEPALIVE_TIMEOUT_S:  # else this loop stood still, and signs of life may wait to be read
-            if silent >= limits.SILENT_S:
+        if (
+            now - due < self._times.keepalive_timeout
+        ):  # else this loop stood still, and signs of life may wait to be read
+            if silent >= self._times.silent:
                 self._give_up(f"no sign of life for {silent:.0f} s")
                 return
-            if silent >= limits.NOT_ANSWERING_S and not self._silent:
+            if silent >= self._times.not_answering and not self._silent:
                 self._answering(seen=False)
         if not self._full:
             self.control(_PING)
-        until = limits.NOT_ANSWERING_S - silent
-        self._look_in(min(until, limits.KEEPALIVE_TIMEOUT_S) if until > 0.0 else limits.KEEPALIVE_TIMEOUT_S)
+        until = self._times.not_answering - silent
+        self._look_in(min(until, self._times.keepalive_timeout) if until > 0.0 else self._times.keepalive_timeout)
 
     def _takes(self) -> bool:
         """True if the other end has got more of the bytes that it lacked at the last look."""
@@ -484,4 +489,4 @@ class DirectSocket(asyncio.BufferedProtocol):
 
     def cut(self) -> None:
         """The other machine acknowledges nothing."""
-        self._give_up(f"the network is cut: nothing was acknowledged for {limits.KEEPALIVE_TIMEOUT_S:g} s")
+        self._give_up(f"the network is cut: nothing was acknowledged for {self._flushes.acknowledgements.patience:g} s")

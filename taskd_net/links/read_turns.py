@@ -78,13 +78,16 @@ class ReadTurns:
 
     Args:
         loop: of the links.
+        turn: seconds, as `TURN_S`.
 
     Attributes:
+        turn: as given.
         waiting: the sockets whose bytes wait, each with its place.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn: float = TURN_S) -> None:
         self._loop = loop
+        self.turn = turn
         # Seconds that the reads of this turn of the loop have taken, with the work that they have left to tasks.
         self._spent = 0.0
         self._until = 0.0
@@ -102,7 +105,7 @@ class ReadTurns:
         if not self.waiting and now >= self._until:
             # Nothing was read for a while: the loop has had other turns.
             self._spent = 0.0
-        return self._spent < TURN_S and place not in self._places
+        return self._spent < self.turn and place not in self._places
 
     def ended(self, began: float, now: float, left: float = 0.0) -> None:
         """Count a read.
@@ -142,7 +145,7 @@ class ReadTurns:
 
     def _serve(self) -> None:
         self._spent = 0.0
-        while self._places and self._spent < TURN_S:
+        while self._places and self._spent < self.turn:
             name = next(iter(self._places))
             self._places.move_to_end(name)
             socket = self._places[name].next()

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
-from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Terms
@@ -27,6 +26,7 @@ from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.turns import Turns
 from taskd_net.logger import Logger
 from taskd_net.position import Position
+from taskd_net.times import Times
 
 T = TypeVar("T", bound=Sized)
 
@@ -50,12 +50,14 @@ class Host(Protocol):
     Attributes:
         links: the sessions of the links that stand. The transport puts them here, the node forwards on them.
         large_writes: the turns of their large writes.
+        times: of its links.
     """
 
     router: Router
     log: Logger
     links: MutableMapping[LinkId, Session[Any]]
     large_writes: Turns
+    times: Times
 
     @property
     def tracer(self) -> Tracer | None:
@@ -187,7 +189,7 @@ class Session(ABC, Generic[T]):
             await self._writer_over
             if self.successor is not None:
                 await self._pipe.finish()
-                await asyncio.wait([reader], timeout=limits.RENEWAL_S)
+                await asyncio.wait([reader], timeout=self._host.times.renewal)
         finally:
             self.close()
             writer.cancel()

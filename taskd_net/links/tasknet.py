@@ -175,7 +175,7 @@ class ToParent(Session[bytes]):
         await self._calls.pause()
         if self._line is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(limits.RENEWAL_S):
+                async with asyncio.timeout(self._host.times.renewal):
                     await self._line.empty()
                     await self.idle()
         await super().pause()

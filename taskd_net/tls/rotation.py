@@ -15,6 +15,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.codes import ConfigError
 from taskd_net.logger import Logger
+from taskd_net.times import Times
 from taskd_net.tls.certificates import MISSING, read
 from taskd_net.tls.contexts import client_context, server_context
 from taskd_net.tls.credentials import ServerCredentials, channel_credentials
@@ -27,6 +28,7 @@ class Rotation:
     Args:
         tls: the files.
         log: the node's.
+        times: the node's.
 
     Attributes:
         server: credentials of the node's server; None for plain text.
@@ -36,7 +38,7 @@ class Rotation:
         ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, tls: Tls, log: Logger) -> None:
+    def __init__(self, tls: Tls, log: Logger, times: Times) -> None:
         try:
             import watchfiles  # noqa: F401 - missing while the node runs, it would be too late
         except ModuleNotFoundError:
@@ -45,6 +47,7 @@ class Rotation:
         # The application may change its folder.
         self.tls = tls = replace(tls, **files)
         self._log = log
+        self._pause = times.certificates_look
         self._certificates = read(tls)
         self._refused = ""
         self._folders = {Path(path).parent for path in files.values()}
@@ -106,7 +109,7 @@ class Rotation:
                     *self._folders,
                     watch_filter=None,
                     recursive=False,
-                    rust_timeout=int(limits.CERTIFICATES_LOOK_S * 1000),
+                    rust_timeout=int(self._pause * 1000),
                     yield_on_timeout=True,
                     stop_event=ended,
                 ):
@@ -115,7 +118,7 @@ class Rotation:
                 # The folder is gone, this system cannot watch it, or has no watch left.
                 self._log.debug("watch_failed", reason=str(error))
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(limits.CERTIFICATES_LOOK_S):
+                    async with asyncio.timeout(self._pause):
                         await ended.wait()
                         return
                 await self._look(client_changed)

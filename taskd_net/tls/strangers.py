@@ -19,11 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from taskd_net import limits
 from taskd_net.logger import Logger
-
-LOOK_S: Final = 1.0
-"""Seconds between two looks at the system's table of connections, which takes some 10 ms with 5,000 of them."""
+from taskd_net.times import Times
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _ESTABLISHED: Final = "01"
@@ -38,11 +35,13 @@ class Strangers:
     Args:
         port: where the node listens.
         log: of the node.
+        times: of the node.
     """
 
-    def __init__(self, port: int, log: Logger) -> None:
+    def __init__(self, port: int, log: Logger, times: Times) -> None:
         self._port = port
         self._log = log
+        self._times = times
         self._looked = float("-inf")
         # Filled by gRPC's own threads, emptied by the loop.
         self._looks: deque[tuple[float, frozenset[Endpoint]]] = deque(maxlen=64)
@@ -53,7 +52,7 @@ class Strangers:
     def handshake(self) -> None:
         """Note that a handshake is about to begin. Called on any thread."""
         now = time.monotonic()
-        if now - self._looked >= LOOK_S:
+        if now - self._looked >= self._times.strangers_look:
             self._looked = now
             self._looks.append((now, frozenset(peers_of(self._port))))
 
@@ -66,7 +65,7 @@ class Strangers:
     async def watch(self) -> None:
         """Log the peers that have not registered, until cancelled."""
         while True:
-            await asyncio.sleep(limits.STRANGERS_HEARD_S / 2)
+            await asyncio.sleep(self._times.strangers_heard / 2)
             self._judge(time.monotonic())
 
     def _judge(self, now: float) -> None:
@@ -78,7 +77,7 @@ class Strangers:
             for endpoint in seen - self._settled.keys():
                 self._unheard.setdefault(endpoint, seen_at)
         for endpoint, since in list(self._unheard.items()):
-            if now - since >= limits.STRANGERS_HEARD_S:
+            if now - since >= self._times.strangers_heard:
                 del self._unheard[endpoint]
                 self._settled[endpoint] = now
                 reason = "it has not registered: its certificate was refused, it speaks no TLS, or it is not a node"

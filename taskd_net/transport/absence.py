@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from taskd_net import limits
 from taskd_net.logger import Logger
 
 
@@ -16,12 +15,14 @@ class Absence:
         log: the node's.
         upstream: the parent's address.
         trouble: the reason of the last failed attempt; empty without one.
+        pause: seconds between two lines.
     """
 
-    def __init__(self, log: Logger, upstream: str, trouble: Callable[[], str]) -> None:
+    def __init__(self, log: Logger, upstream: str, trouble: Callable[[], str], pause: float) -> None:
         self._log = log
         self._upstream = upstream
         self._trouble = trouble
+        self._pause = pause
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -38,7 +39,7 @@ class Absence:
             self._timer = None
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(limits.NOT_JOINED_LOG_S, self._say)
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._say)
 
     def _say(self) -> None:
         seconds = round(asyncio.get_running_loop().time() - self._since)

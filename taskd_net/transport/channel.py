@@ -9,6 +9,7 @@ import grpc
 from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.peer_limits import DEFAULT, Limits
+from taskd_net.times import TIMES, Times
 from taskd_net.tls.files import Tls
 from taskd_net.transport import grpc_threads
 
@@ -33,7 +34,12 @@ _UNCOMPRESSED: Final = ("grpc.compression_enabled_algorithms_bitset", 1)
 
 
 def open_channel(
-    upstream: Address, credentials: grpc.ChannelCredentials | None, server_name: str | None, *, pings: bool
+    upstream: Address,
+    credentials: grpc.ChannelCredentials | None,
+    server_name: str | None,
+    *,
+    pings: bool,
+    times: Times = TIMES,
 ) -> grpc.aio.Channel:
     """A channel to a parent; without credentials in plain text.
 
@@ -41,13 +47,13 @@ def open_channel(
         upstream: where the parent listens.
         credentials: for TLS.
         server_name: what the parent's certificate has to name instead of the host of `upstream`.
-        pings: as in `channel_options`.
+        pings, times: as in `channel_options`.
 
     Raises:
         NodeError: the process is at its limit of threads.
     """
     grpc_threads.require_room()
-    options = channel_options(pings=pings)
+    options = channel_options(pings=pings, times=times)
     if credentials is None:
         channel = grpc.aio.insecure_channel(str(upstream), options=options)
     else:
@@ -73,7 +79,7 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
     return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
 
 
-def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Options:
+def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False, times: Times = TIMES) -> Options:
     """The channel arguments of a parent; with channelz gRPC keeps its figures.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
@@ -98,12 +104,12 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False) -> Optio
         # gRPC cancels calls beyond 1,000 that wait to be looked at; thousands of children may join at once.
         ("grpc.server.max_pending_requests", PENDING_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS * 5 // 4),
-        *_pings(),
+        *_pings(times),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ]
 
 
-def channel_options(*, pings: bool) -> Options:
+def channel_options(*, pings: bool, times: Times = TIMES) -> Options:
     """The channel arguments of a child. `pings` only towards a parent that permits them.
 
     Each attempt to join gets a channel of its own and the pause before it is ours; a connection shared with another
@@ -114,22 +120,22 @@ def channel_options(*, pings: bool) -> Options:
         _UNCOMPRESSED,
         ("grpc.use_local_subchannel_pool", 1),
         # So named, this bounds the connecting itself: a first packet that was lost, a parent that is frozen.
-        ("grpc.min_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
-        ("grpc.initial_reconnect_backoff_ms", int(limits.CONNECT_S * 1000)),
+        ("grpc.min_reconnect_backoff_ms", int(times.connect * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", int(times.connect * 1000)),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
         ("grpc.max_receive_message_length", limits.RECEIVE_BYTES),
         ("grpc.max_send_message_length", -1),
     ]
-    return options + _pings() if pings else options
+    return options + _pings(times) if pings else options
 
 
-def _pings() -> Options:
+def _pings(times: Times) -> Options:
     """The arguments of whoever pings the other end."""
     return [
-        ("grpc.keepalive_time_ms", int(limits.KEEPALIVE_TIME_S * 1000)),
-        ("grpc.keepalive_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
-        ("grpc.http2.ping_timeout_ms", int(limits.KEEPALIVE_TIMEOUT_S * 1000)),
+        ("grpc.keepalive_time_ms", int(times.keepalive * 1000)),
+        ("grpc.keepalive_timeout_ms", int(times.keepalive_timeout * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(times.keepalive_timeout * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
     ]

@@ -162,7 +162,9 @@ class Connector:
         if self._rotation is not None:
             credentials, server_name = self._rotation.client, self._rotation.tls.server_name
         try:
-            return credentials, channels.open_channel(self._upstream, credentials, server_name, pings=self.pings)
+            return credentials, channels.open_channel(
+                self._upstream, credentials, server_name, pings=self.pings, times=self._host.times
+            )
         except NodeError as error:
             raise Failed(str(error)) from None
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from taskd_net import limits, observe_limits
+from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.chance import chance
 from taskd_net.codes import describe
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 FULL_PAUSE_MAX_S: Final = 8.0
 """Seconds, upper bound of the pauses of a child that was refused with 5003: thousands that find no place and ask once a
 second would take a whole core of their parent."""
-
-UPSTREAM_LOOK_S: Final = 0.5
-"""Seconds for the look at all addresses after a loss. Longer finds a slow parent; shorter wastes less where none is."""
 
 
 class _Lost(Exception):
@@ -260,7 +257,7 @@ class Joiner:
             looks = [asyncio.create_task(each.answers()) for each in self._connectors]
             try:
                 waiting = {look for at, look in enumerate(looks) if at != last}
-                await asyncio.wait(waiting, timeout=UPSTREAM_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waiting, timeout=self._host.times.upstream_look, return_when=asyncio.FIRST_COMPLETED)
                 ready = [
                     at for at, look in enumerate(looks) if look.done() and not look.cancelled() and not look.exception()
                 ]
@@ -332,7 +329,7 @@ class Joiner:
             host.log.error("position_taken", position=str(self._router.position), upstream=str(self.upstream))
         up = self._router.upstream
         assert up is not None
-        raise _Lost(reason, limits.POSITION_TAKEN_PAUSE_S if taken else up.stream_pause(host.now()))
+        raise _Lost(reason, host.times.position_taken if taken else up.stream_pause(host.now()))
 
     def _opened(self, stay: Stay) -> None:
         """Tell the Router of the link."""

@@ -9,21 +9,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
 
-from taskd_net import limits
 from taskd_net.chance import chance
 from taskd_net.core.links import UP
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Failed
 from taskd_net.links.session import Host
 from taskd_net.transport.connecting import Connection, Connector, Stay
-
-RETRY_S: Final = 5.0
-"""Seconds before a move to a new connection that failed is tried again; the old connection does its work meanwhile."""
-
-DIRECT_RETRY_S: Final = 60.0
-"""Seconds between two looks at whether a port that did not answer does so now."""
 
 
 @dataclass(eq=False)
@@ -52,8 +44,9 @@ class Renewal:
 
     async def improve(self, stay: Stay) -> None:
         """Move to the preferred kind of link when that can be reached."""
+        longest = self.host.times.better_link
         while stay.connection.better is not None:
-            await asyncio.sleep(chance.uniform(DIRECT_RETRY_S / 2, DIRECT_RETRY_S))
+            await asyncio.sleep(chance.uniform(longest / 2, longest))
             if stay.renewing:
                 continue
             stay.renewing = True
@@ -72,7 +65,7 @@ class Renewal:
         last = ""
         while self.connector.is_stale(stay.connection):
             # Nodes that have new certificates at the same moment do not come at the same moment.
-            await asyncio.sleep(chance.uniform(0.0, limits.RENEWAL_SPREAD_S))
+            await asyncio.sleep(chance.uniform(0.0, self.host.times.renewal_spread))
             try:
                 # Over the link first. Register decides where that was refused, as with names of another certificate.
                 await self._move(stay, over_the_link=not last)
@@ -82,7 +75,7 @@ class Renewal:
                 if reason != last:
                     last = reason
                     self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason, exc_info=fault)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(self.host.times.renewal_retry)
         stay.renewing = False
 
     async def _move(self, stay: Stay, *, over_the_link: bool = False) -> None:
@@ -108,7 +101,7 @@ class Renewal:
                 await self._comes_to_rest(before)
                 try:
                     if not overlap:
-                        await _end(before)
+                        await _end(before, self.host.times.renewal / 2)
                         await self.connector.register(channel)
                     connection = await self.connector.open(
                         channel, credentials, stay.parent, peer, continues=overlap, of_kind=kind
@@ -134,7 +127,7 @@ class Renewal:
 
     async def _comes_to_rest(self, connection: Connection) -> None:
         try:
-            async with asyncio.timeout(2 * limits.RENEWAL_S):
+            async with asyncio.timeout(2 * self.host.times.renewal):
                 await connection.session.pause()
         except BaseException as error:
             connection.session.resume()
@@ -173,10 +166,10 @@ def _in_words(error: Exception) -> tuple[str, Exception | None]:
     return (str(error), None) if isinstance(error, Failed) else (repr(error), error)
 
 
-async def _end(connection: Connection) -> None:
-    """End the link to a parent that would take a second one for another node's."""
+async def _end(connection: Connection, seconds: float) -> None:
+    """End the link to a parent that would take a second one for another node's; wait for its end for these seconds."""
     await connection.opened.line.finish()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(limits.RENEWAL_S / 2):
+        async with asyncio.timeout(seconds):
             await connection.session.over.wait()
     connection.opened.line.cancel()

@@ -127,7 +127,7 @@ class MeshServer:
         filter_grpc_logs()
         channelz = standard.has_channelz()
         grpc_threads.require_room()
-        server = grpc.aio.server(options=server_options(self._limits, channelz=channelz))
+        server = grpc.aio.server(options=server_options(self._limits, channelz=channelz, times=self.host.times))
         grpc_threads.note(server)
         unary, guarded = grpc.unary_unary_rpc_method_handler, self.failures.guarded
         methods: dict[str, Handler] = {
@@ -154,7 +154,7 @@ class MeshServer:
         if self._plain_listen is not None:
             self.plain_address = _bind(server, self._plain_listen, None)
         if self._credentials is not None:
-            self._strangers = strangers = Strangers(address.port, self.host.log)
+            self._strangers = strangers = Strangers(address.port, self.host.log, self.host.times)
             self._credentials.on_handshake = strangers.handshake
             self._watch = asyncio.create_task(strangers.watch(), name=f"strangers at {address}")
         await server.start()

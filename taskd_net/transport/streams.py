@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import grpc
 
-from taskd_net import limits
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
@@ -106,7 +105,7 @@ class Streams:
         link, before, rests = await self._held_back(incoming), None, True
         if link is not None and incoming.continues and (before := host.links.get(link.id)) is not None:
             # A child that has given up goes on over its older link.
-            rests = await _comes_to_rest(before) and not incoming.gone
+            rests = await _comes_to_rest(before, host.times.renewal) and not incoming.gone
             link = self._joining(incoming)
         if link is None or self.refusal is not None or not rests:
             if before is not None:
@@ -130,7 +129,7 @@ class Streams:
             if before is not None:
                 # The messages that come in over the old stream are older. The child ends it; so wait a bounded time.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(limits.RENEWAL_S):
+                    async with asyncio.timeout(host.times.renewal):
                         await before.over.wait()
                 before.close()
             await session.run()
@@ -219,10 +218,10 @@ class Streams:
         host.log.info("child_lost", child=str(position), reason=reason)
 
 
-async def _comes_to_rest(session: Session[Any]) -> bool:
-    """Let a stream come to rest, so that another one of the same child can go on with it."""
+async def _comes_to_rest(session: Session[Any], seconds: float) -> bool:
+    """Let a stream come to rest within these seconds, so that another one of the same child can go on with it."""
     try:
-        async with asyncio.timeout(limits.RENEWAL_S):
+        async with asyncio.timeout(seconds):
             await session.pause()
     except BaseException as error:
         session.resume()

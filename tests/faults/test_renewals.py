@@ -15,11 +15,9 @@ from typing import Self
 
 import pytest
 
-from taskd_net import limits
 from taskd_net.core.links import UP
 from taskd_net.links.direct_kind import Direct
 from taskd_net.links.kind import Opened, Unreachable, Way
-from taskd_net.transport import renewal
 from tests.cli.processes import Daemon
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode
@@ -122,7 +120,7 @@ async def test_links_that_move_back_below_a_parent_that_is_stopped_for_most_of_t
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The port of the direct links is behind a firewall while the Workers join, and open afterwards."""
-    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
+    mesh.let(better_link=0.05)
     firewall = False
     opens, answers = Direct.open, Direct.answers
 
@@ -159,10 +157,8 @@ def _all_of_kind(workers: list[WatchedNode], kind: str) -> bool:
 
 
 @pytest.mark.parametrize("mesh", ["direct", "batched"], indirect=True)
-async def test_parent_that_is_stopped_for_most_of_the_time(
-    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.05)
+async def test_parent_that_is_stopped_for_most_of_the_time(mesh: Mesh, tmp_path: Path) -> None:
+    mesh.let(renewal_spread=0.05)
     certificates = Folder(tmp_path / "tls")
     files = ("--ca", certificates.ca, "--server-key", certificates.key, "--server-crt", certificates.crt)
     async with Daemon("mgr", *files, logs=tmp_path) as mgr:
@@ -182,11 +178,9 @@ async def test_parent_that_is_stopped_for_most_of_the_time(
 
 
 @pytest.mark.parametrize("mesh", ["direct", "batched"], indirect=True)
-async def test_parent_that_is_killed_within_a_renewal(
-    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_parent_that_is_killed_within_a_renewal(mesh: Mesh, tmp_path: Path) -> None:
     """The Workers come back with the new certificates, and nothing that was acknowledged is lost or doubled."""
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.05)
+    mesh.let(renewal_spread=0.05)
     certificates, delays = Folder(tmp_path / "tls"), random.Random(7)
     files = ("--ca", certificates.ca, "--server-key", certificates.key, "--server-crt", certificates.crt)
     mgr = await Daemon("mgr", *files, logs=tmp_path).__aenter__()

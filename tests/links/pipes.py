@@ -15,6 +15,7 @@ from taskd_net.links.session import Session, Tracer
 from taskd_net.logger import Logger, get_logger
 from taskd_net.observe.view import View
 from taskd_net.position import Position
+from taskd_net.times import TIMES, Times
 from taskd_net.wire import codec
 from tests.core.invariants import check
 
@@ -118,8 +119,9 @@ class FakeNode:
 
     log: Logger
 
-    def __init__(self, position: str) -> None:
+    def __init__(self, position: str, times: Times = TIMES) -> None:
         at = Position.parse(position)
+        self.times = times
         self.router = Router(at, upstream=position != "Mgr")
         self.log = get_logger(node=position)
         self.links: MutableMapping[LinkId, Session[Any]] = {}

@@ -15,9 +15,9 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import limits
-from taskd_net.links import acknowledgements
-from taskd_net.links.acknowledgements import _silent
+from taskd_net.links.acknowledgements import LOOK_S, Acknowledgements, _silent
 from taskd_net.links.flushes import flushes
+from taskd_net.times import Times
 from tests.links.pipes import bodies
 from tests.links.test_direct import Cable
 from tests.peers.mesh import soon
@@ -44,13 +44,16 @@ def heal(end: socket.socket) -> None:
     end.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
 
+PAUSE, PATIENCE = LOOK_S / 4, limits.KEEPALIVE_TIMEOUT_S / 4
+"""Seconds between two looks, and until a link counts as cut."""
+
+
 @pytest.fixture
-async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
+async def quick() -> AsyncIterator[Cable]:
     """A link whose times for acknowledgements are quarters."""
-    monkeypatch.setattr(limits, "KEEPALIVE_TIMEOUT_S", limits.KEEPALIVE_TIMEOUT_S / 4)
-    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 4)
-    cable = await Cable().begin()
-    yield cable
+    cable = Cable(Times(keepalive_timeout=PATIENCE))
+    cable.flushes.acknowledgements = Acknowledgements(cable.loop, PAUSE, PATIENCE)
+    yield await cable.begin()
     await cable.close()
 
 
@@ -62,16 +65,16 @@ async def test_cut_network_with_a_message_under_way_ends_the_link_within_its_tim
     took = time.monotonic() - began
     assert quick.link.lost.startswith("the network is cut: nothing was acknowledged for")
     # The kernel counts from its last acknowledgement, which came before the cut, and in ticks of up to 10 ms.
-    assert limits.KEEPALIVE_TIMEOUT_S - acknowledgements.LOOK_S < took < limits.KEEPALIVE_TIME_S
+    assert PATIENCE - PAUSE < took < limits.KEEPALIVE_TIME_S
     assert not answers  # the Router answers when the link is taken down
 
 
-async def test_cut_network_at_rest_ends_the_link_after_the_ping(quick: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cut_network_at_rest_ends_the_link_after_the_ping(quick: Cable) -> None:
     cut(quick.far)
     quick.stream._look(time.monotonic())  # not yet silent for long
     await until(lambda: not flushes().acknowledgements._unanswered)
     began = time.monotonic()
-    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 0.0)
+    quick.stream._heard = began - limits.KEEPALIVE_TIME_S
     quick.stream._look(began)
     await soon(quick.running)
     assert quick.stream.reason.startswith("the network is cut")
@@ -87,7 +90,7 @@ async def test_silent_end_is_looked_at_when_it_begins_to_count_as_not_answering(
     now = time.monotonic()
     quick.stream._heard = now - silent
     quick.stream._look(now)
-    assert looks == [pytest.approx(min(left, limits.KEEPALIVE_TIMEOUT_S), abs=0.1)]
+    assert looks == [pytest.approx(min(left, PATIENCE), abs=0.1)]
 
 
 async def test_short_cut_is_survived(quick: Cable) -> None:
@@ -103,12 +106,12 @@ async def test_short_cut_is_survived(quick: Cable) -> None:
 async def test_process_that_does_not_read_keeps_its_link(quick: Cable) -> None:
     """Its kernel answers the probes of a closed window, in pauses that become longer than the time of a cut."""
     quick.stream.write(bytes(1_000_000))
-    most, until_s = 0, time.monotonic() + 4.0 * limits.KEEPALIVE_TIMEOUT_S
+    most, until_s = 0, time.monotonic() + 4.0 * PATIENCE
     while time.monotonic() < until_s:
         info = quick.stream.info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 60)
         most = max(most, struct.unpack_from("I", info, 56)[0])
         await asyncio.sleep(0.01)
-    assert most > 1000.0 * limits.KEEPALIVE_TIMEOUT_S
+    assert most > 1000.0 * PATIENCE
     assert quick.stream in flushes().acknowledgements._unanswered
     assert not quick.running.done()
 

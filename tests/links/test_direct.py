@@ -15,10 +15,13 @@ import uvloop
 
 from taskd_net import Ack, Code, Position, limits
 from taskd_net.core.ready import Ready, Writes
-from taskd_net.links import acknowledgements, batched, direct, direct_socket, read_turns
-from taskd_net.links.acknowledgements import progress
+from taskd_net.links import batched, direct, direct_socket
+from taskd_net.links.acknowledgements import LOOK_S, Acknowledgements, progress
 from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_socket import DirectSocket
+from taskd_net.links.flushes import flushes
+from taskd_net.links.read_turns import TURN_S
+from taskd_net.times import TIMES, Times
 from taskd_net.wire import batches, codec, link_pb2
 from taskd_net.wire.socket_frames import (
     Buffers,
@@ -72,16 +75,20 @@ class Cable:
     link: DirectLink
     running: asyncio.Task[None]
 
+    def __init__(self, times: Times = TIMES) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.times = times
+        self.flushes = flushes()
+
     async def begin(self, ends: tuple[socket.socket, socket.socket] | None = None) -> Cable:
         """Let the link stand."""
-        self.loop = asyncio.get_running_loop()
         near, self.far = ends or connected()
         self.reader = FrameReader(limits.RECEIVE_BYTES, Buffers(65_536))
-        self.stream = DirectSocket()
+        self.stream = DirectSocket(times=self.times)
         local = near.family == socket.AF_UNIX
         make = self.loop.create_unix_connection if local else self.loop.create_connection
         await make(lambda: self.stream, sock=near)
-        self.node = FakeNode("Mgr")
+        self.node = FakeNode("Mgr", self.times)
         self.child = self.node.router.children.by_id[self.node.router.register(0.0, WORKER).link or 0]
         self.link = DirectLink(self.node, self.child.id, WORKER, self.stream, numbered=True)
         self.node.router.link_up(0.0, self.child.id, self.link, (), self.link.terms)
@@ -270,10 +277,10 @@ async def test_large_messages_wait_while_two_batches_of_them_are_ahead(cable: Ca
     assert found == uuids
 
 
-async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable) -> None:
     """The last frame of a read alone leaves at once; what came before it waits for the end, and takes it along."""
     # A process that the kernel sets aside here would end its turn, and so the read.
-    monkeypatch.setattr(read_turns, "TURN_S", 60.0)
+    cable.flushes.reads.turn = 60.0
     data = [frame(src="Worker/0/0", to="Mgr", uuid=str(number)).data for number in range(3)]
     await cable.write(b"".join(write_message(number, 3000, 0, each) for number, each in enumerate(data, 1)))
     numbers: list[int] = []
@@ -501,7 +508,7 @@ async def test_other_links_have_their_turn_between_many_small_frames(
     cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests, most = 0, 20
-    monkeypatch.setattr(direct_socket, "REQUEST_S", read_turns.TURN_S / (most - 0.5))
+    cable.flushes.reads.turn = direct_socket.REQUEST_S * (most - 0.5)
 
     def arrived(*_: object) -> None:
         nonlocal requests
@@ -542,7 +549,7 @@ async def test_other_links_have_their_turn_between_batches_that_take_long(
         taken += 1
         return False
 
-    monkeypatch.setattr(read_turns, "TURN_S", 1e-9)
+    cable.flushes.reads.turn = 1e-9
     monkeypatch.setattr(DirectLink, "take_in", take_in)
     data = write_frame(Kind.BATCH) * 3 + write_frame(Kind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data
@@ -596,23 +603,27 @@ async def test_ping_is_answered(cable: Cable) -> None:
     assert await cable.next_frame() == (Kind.PONG, b"")
 
 
+QUICK = Times(
+    **{name: getattr(TIMES, name) / 20 for name in ("keepalive", "keepalive_timeout", "not_answering", "silent")}
+)
+"""Seconds that are twentieths."""
+
+
 @pytest.fixture
-async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cable]:
+async def quick() -> AsyncIterator[Cable]:
     """A link whose seconds are twentieths."""
-    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S", "SILENT_S"):
-        monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
-    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 20)
-    cable = await Cable().begin()
-    yield cable
+    cable = Cable(QUICK)
+    cable.flushes.acknowledgements = Acknowledgements(cable.loop, LOOK_S / 20, QUICK.keepalive_timeout)
+    yield await cable.begin()
     await cable.close()
 
 
 async def test_silent_end_is_pinged_and_let_go_after_its_time(quick: Cable) -> None:
     began = quick.stream._heard
     assert await quick.next_frame() == (Kind.PING, b"")
-    assert time.monotonic() - began >= limits.KEEPALIVE_TIME_S * 0.9
+    assert time.monotonic() - began >= QUICK.keepalive * 0.9
     await soon(quick.running)
-    assert time.monotonic() - began >= limits.SILENT_S * 0.9
+    assert time.monotonic() - began >= QUICK.silent * 0.9
     assert quick.stream.reason.startswith("no sign of life for")
     # A reset reaches an end that hears, but is not heard.
     with pytest.raises(ConnectionResetError):
@@ -633,25 +644,25 @@ async def test_silent_end_is_answered_for_at_once_until_it_gives_a_sign_of_life(
 
 async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
     pings, began = 0, time.monotonic()
-    while time.monotonic() - began < 1.2 * limits.SILENT_S:
+    while time.monotonic() - began < 1.2 * QUICK.silent:
         assert await quick.next_frame() == (Kind.PING, b"")
         await quick.write(write_frame(Kind.PONG))
         pings += 1
     assert not quick.running.done()
-    assert pings <= 1.5 * limits.SILENT_S / limits.KEEPALIVE_TIME_S
+    assert pings <= 1.5 * QUICK.silent / QUICK.keepalive
 
 
-async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = cable.stream
-    with monkeypatch.context() as patch:
-        patch.setattr(read_turns, "TURN_S", 0.0)
-        await cable.write(write_frame(Kind.PONG))
-        await until(lambda: stream in stream._reads.waiting)
-        for silent in (limits.NOT_ANSWERING_S, limits.SILENT_S):
-            stream._heard = time.monotonic() - silent
-            stream._look(time.monotonic())
-            assert not cable.child.silent
-            assert not stream.closing()
+async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable) -> None:
+    stream, reads = cable.stream, cable.flushes.reads
+    reads.turn = 0.0
+    await cable.write(write_frame(Kind.PONG))
+    await until(lambda: stream in reads.waiting)
+    for silent in (limits.NOT_ANSWERING_S, limits.SILENT_S):
+        stream._heard = time.monotonic() - silent
+        stream._look(time.monotonic())
+        assert not cable.child.silent
+        assert not stream.closing()
+    reads.turn = TURN_S
     await until(lambda: stream._signs)
 
 
@@ -710,7 +721,7 @@ async def test_end_that_has_all_bytes_is_silent_without_a_sign(cable: Cable) -> 
 
 async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> None:
     await asyncio.sleep(0)
-    time.sleep(1.2 * limits.SILENT_S)  # noqa: ASYNC251 - the process is held
+    time.sleep(1.2 * QUICK.silent)  # noqa: ASYNC251 - the process is held
     await quick.write(write_frame(Kind.PONG))
     assert await quick.next_frame() == (Kind.PING, b"")
     await quick.write(write_frame(Kind.PONG))

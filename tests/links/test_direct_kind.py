@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import NodeConfig, limits, observe_limits
+from taskd_net import NodeConfig, observe_limits
 from taskd_net.codes import ConfigError
 from taskd_net.links import direct_acceptor, direct_kind
 from taskd_net.links.direct import KEY
-from taskd_net.links.direct_acceptor import DirectAcceptor
+from taskd_net.links.direct_acceptor import GREETINGS_PER_ADDRESS, DirectAcceptor
 from taskd_net.links.kind import Way
 from taskd_net.links.peer import Metadata
-from taskd_net.transport import renewal
 from taskd_net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
@@ -167,8 +166,7 @@ async def silent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.socket
 async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
     mesh: Mesh, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.2)
-    monkeypatch.setattr(limits, "CONNECT_S", 0.1)
+    mesh.let(better_link=0.1, connect=0.1)
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     assert mesh.count("link_unreachable", node=proxy.position, link="direct") == 1
@@ -176,7 +174,6 @@ async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
     worker = await mesh.worker(0, 0, mgr)
     # The firewall opens: what is offered from now on is the parent's own port.
     monkeypatch.undo()
-    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
     monkeypatch.setattr(direct_kind.Direct, "answers", _yes)
     sent = 0
     while mesh.count("moved", link="direct") < 2:
@@ -233,8 +230,7 @@ async def _yes(*_: object) -> bool:
 async def test_port_that_stays_shut_is_logged_once(
     mesh: Mesh, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(renewal, "DIRECT_RETRY_S", 0.05)
-    monkeypatch.setattr(limits, "CONNECT_S", 0.02)
+    mesh.let(better_link=0.05, connect=0.02)
     looks = asyncio.Semaphore(0)
     found: list[bool] = []
     answers = direct_kind.Direct.answers
@@ -306,19 +302,18 @@ async def test_offer_of_another_version_leads_to_the_batched_link(
     assert mesh.count("upstream_lost") == mesh.count("violation") == 0
 
 
-async def test_silent_and_slow_strangers_have_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_acceptor, "GREETING_S", 0.2)
+async def test_silent_and_slow_strangers_have_their_time(mesh: Mesh) -> None:
+    mesh.let(greeting=0.2)
     mgr = await mesh.mgr()
     port = await port_of(mgr)
     assert await answer_to(port, b"") == b""
     assert await answer_to(port, GREETING[:20], pause=0.02) == b""
 
 
-async def test_connections_that_have_not_greeted_are_bounded(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_acceptor, "GREETINGS_PER_ADDRESS", 4)
+async def test_connections_that_have_not_greeted_are_bounded(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     port = await port_of(mgr)
-    open_ = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+    open_ = [await asyncio.open_connection("127.0.0.1", port) for _ in range(GREETINGS_PER_ADDRESS)]
     assert await answer_to(port, b"") == b""
     await mesh.logged("violation")
     for _, writer in open_:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.links import read_turns
 from taskd_net.links.flushes import flushes
 from tests.links.cable import Cable
 from tests.links.pipes import frame
@@ -108,14 +107,13 @@ async def test_fault_in_a_turn_ends_the_link(
     assert "link_failed" in caplog.text
 
 
-async def test_link_that_ends_waits_for_no_turn(cable: Cable, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_link_that_ends_waits_for_no_turn(cable: Cable) -> None:
     reads = flushes().reads
-    with monkeypatch.context() as patch:
-        patch.setattr(read_turns, "TURN_S", 0.0)
-        cable.link.place = "10.0.0.7"
-        cable.comes_in((UP, 3000))
-        await until(lambda: cable.link in reads.waiting)
-        cable.link.abort()
-        await soon(cable.running)
-        await until(lambda: not reads.waiting)
+    reads.turn = 0.0
+    cable.link.place = "10.0.0.7"
+    cable.comes_in((UP, 3000))
+    await until(lambda: cable.link in reads.waiting)
+    cable.link.abort()
+    await soon(cable.running)
+    await until(lambda: not reads.waiting)
     assert not cable.node.delivered

@@ -12,12 +12,14 @@ import gc
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
 from taskd_net.core.ready import Ready
+from taskd_net.times import TIMES
 from tests.core.invariants import check
 from tests.links import memory
 from tests.links.wired import wired
@@ -40,7 +42,7 @@ class WatchedNode(Node):
     """A node that checks its Router after every event, and reports changes."""
 
     def __init__(self, config: NodeConfig, mesh: Mesh) -> None:
-        super().__init__(config)
+        super().__init__(config, times=mesh.times)
         self._mesh = mesh
 
     def perform(self, ready: Ready) -> None:
@@ -129,6 +131,7 @@ class Mesh:
         expected_errors: verbs of events of level ERROR that belong to the test.
         heard: other loggers whose errors fail the test.
         broken: failures beside the test itself; must be empty at the end.
+        times: of the links of nodes that start from now on.
     """
 
     def __init__(self, links: str = "direct") -> None:
@@ -138,6 +141,7 @@ class Mesh:
         self.expected_errors: set[str] = set()
         self.heard = {"asyncio", "grpc"}
         self.broken: list[str] = []
+        self.times = TIMES
         self._waiters: set[asyncio.Future[None]] = set()
         self._log = _Log(self)
         self._registered = contextlib.ExitStack()
@@ -167,6 +171,10 @@ class Mesh:
         assert not self.broken, "\n".join(self.broken)
 
     # ---- nodes
+
+    def let(self, **times: float) -> None:
+        """Give nodes that start from now on other times of their links, by the names of `Times`."""
+        self.times = replace(self.times, **times)
 
     @property
     def settings(self) -> dict[str, Any]:

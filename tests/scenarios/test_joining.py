@@ -6,7 +6,7 @@ import time
 import grpc
 import pytest
 
-from taskd_net import Code, NodeConfig, Position, limits
+from taskd_net import Code, NodeConfig, Position
 from taskd_net.retry import Backoff
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, fast_links, free_address, soon
@@ -257,8 +257,8 @@ async def test_newcomer_takes_the_position(mesh: Mesh) -> None:
         assert old.received.empty()
 
 
-async def test_node_whose_position_is_taken_does_not_fight_back(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "POSITION_TAKEN_PAUSE_S", 1.0)
+async def test_node_whose_position_is_taken_does_not_fight_back(mesh: Mesh) -> None:
+    mesh.let(position_taken=1.0)
     mesh.expected_errors.add("position_taken")
     mgr = await mesh.mgr()
     old = await mesh.worker(0, 0, mgr)
@@ -444,12 +444,12 @@ async def test_proxy_that_comes_back_with_less_below_it(mesh: Mesh) -> None:
 
 
 @fast_links
-async def test_frozen_connection_is_noticed_on_both_sides(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_frozen_connection_is_noticed_on_both_sides(mesh: Mesh) -> None:
     """No break and no data: pings detect it, 5 s after the last sign of life, within 2 s; over a direct link later.
 
     There, the other end may be a process that is stopped or holds its interpreter.
     """
-    monkeypatch.setattr(limits, "SILENT_S", 9.0)
+    mesh.let(silent=9.0)
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         worker = await mesh.worker(0, 0, wire.address)

@@ -7,7 +7,7 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from taskd_net import Code, Position, limits
+from taskd_net import Code, Position
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.transport.channel import channel_options
 from taskd_net.wire import codec, requests
@@ -359,11 +359,9 @@ async def test_registration_that_the_parent_has_lost(mesh: Mesh, theirs: Origina
     assert (await mgr.send("Worker/0/0", "x")).code == 0
 
 
-async def test_child_whose_stream_was_replaced_waits(
-    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_child_whose_stream_was_replaced_waits(mesh: Mesh, theirs: Originals) -> None:
     mesh.expected_errors.add("position_taken")
-    monkeypatch.setattr("taskd_net.limits.POSITION_TAKEN_PAUSE_S", 0.5)
+    mesh.let(position_taken=0.5)
     mgr = await theirs.start("Mgr/0")
     worker = await mesh.worker(0, 0, mgr.address)
     below(mgr).streams[parse("Worker/0/0")].end("entry context done")
@@ -373,9 +371,9 @@ async def test_child_whose_stream_was_replaced_waits(
     assert mesh.count("position_taken") == 1
 
 
-async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parent_is_never_pinged(mesh: Mesh, theirs: Originals) -> None:
     """It cuts off a child with more than one ping in five minutes, here in the second second."""
-    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 0.4)
+    mesh.let(keepalive=0.4)
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     await stands(mgr, "Proxy/0")

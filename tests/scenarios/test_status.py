@@ -9,10 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Node, limits, observe_limits
+from taskd_net import Node, observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
-from taskd_net.links import acknowledgements
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
@@ -89,13 +88,9 @@ async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(me
 
 
 @pytest.mark.parametrize("mesh", ["direct"], indirect=True)
-async def test_node_that_gives_no_sign_of_life_is_not_answering_until_it_gives_one(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_node_that_gives_no_sign_of_life_is_not_answering_until_it_gives_one(mesh: Mesh) -> None:
     """It keeps its place, and is not missing. A node behind it cannot be reached, and is."""
-    monkeypatch.setattr(acknowledgements, "LOOK_S", acknowledgements.LOOK_S / 20)
-    for name in ("KEEPALIVE_TIME_S", "KEEPALIVE_TIMEOUT_S", "NOT_ANSWERING_S"):
-        monkeypatch.setattr(limits, name, getattr(limits, name) / 20)
+    mesh.let(keepalive=0.25, keepalive_timeout=0.1, not_answering=0.4)
     mgr = await mesh.mgr(expect="1x1")
     middle = await mesh.proxy(0, mgr)
     async with Wire(middle.address or "") as wire:
@@ -241,9 +236,7 @@ async def test_a_leaf_tells_of_itself_alone_and_nobody_of_his_parent(mesh: Mesh)
         assert set(now) == set(before) and now["Mgr/0"]["peer"] == "taskd_net"
 
 
-async def test_a_parent_that_does_not_take_a_report_gets_everything_again(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_parent_that_does_not_take_a_report_gets_everything_again(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await until(mgr, lambda now: now["Proxy/0"]["inbox"])

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, Position, limits
+from taskd_net import Code, Position
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, fast_links, soon
 from tests.peers.stubs import name, pb, position
@@ -229,12 +229,12 @@ async def test_position_of_a_living_node_of_another_host(mesh: Mesh) -> None:
 
 
 @fast_links
-async def test_position_of_a_frozen_node_of_another_host(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_position_of_a_frozen_node_of_another_host(mesh: Mesh) -> None:
     """Pings detect a dead connection that is not closed; then the newcomer gets in.
 
     Over a direct link it is held for longer, where the other kernel still answers, as for a stopped process.
     """
-    monkeypatch.setattr(limits, "SILENT_S", 9.0)
+    mesh.let(silent=9.0)
     mgr = await mesh.mgr()
     async with (
         await Bystanders.beside(mesh, mgr) as bystanders,

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Ack, Node, Position, limits
+from taskd_net import Ack, Node, Position
 from taskd_net.cli.authority import Authority
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.files import Tls
-from taskd_net.transport import renewal
 from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, both_links, soon
 from tests.peers.parent import RawParent
@@ -25,10 +24,9 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(mesh: Mesh) -> None:
     """Let nodes move at once, without a spread."""
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.01)
-    monkeypatch.setattr(renewal, "RETRY_S", 0.2)
+    mesh.let(renewal_spread=0.01, renewal_retry=0.2)
 
 
 class Traffic:
@@ -165,10 +163,10 @@ async def test_a_folder_of_kubernetes_whose_link_suddenly_leads_elsewhere(mesh: 
 
 
 async def test_files_that_change_unheard_are_looked_at_all_the_same(
-    mesh: Mesh, certificates: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    mesh: Mesh, certificates: Folder, tmp_path: Path
 ) -> None:
     """The target of a symbolic link changes, in an unwatched folder."""
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+    mesh.let(certificates_look=0.2)
     links = tmp_path / "links"
     links.mkdir()
     for name in ("ca.crt", "node.key", "node.crt"):
@@ -180,10 +178,8 @@ async def test_files_that_change_unheard_are_looked_at_all_the_same(
     await mesh.logged("renewed", node=worker.position)
 
 
-async def test_a_folder_that_goes_and_comes_back(
-    mesh: Mesh, certificates: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+async def test_a_folder_that_goes_and_comes_back(mesh: Mesh, certificates: Folder) -> None:
+    mesh.let(certificates_look=0.2)
     mgr = await mesh.mgr(tls=certificates.listening())
     away = certificates.path.with_name("away")
     certificates.path.rename(away)
@@ -198,10 +194,8 @@ async def test_a_folder_that_goes_and_comes_back(
 
 
 @pytest.mark.parametrize("spoil", ["key", "expired", "authority"])
-async def test_files_that_are_not_usable_change_nothing(
-    mesh: Mesh, certificates: Folder, monkeypatch: pytest.MonkeyPatch, spoil: str
-) -> None:
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.1)
+async def test_files_that_are_not_usable_change_nothing(mesh: Mesh, certificates: Folder, spoil: str) -> None:
+    mesh.let(certificates_look=0.1)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     spoilers: dict[str, Callable[[], object]] = {

@@ -15,8 +15,8 @@ import grpc.aio
 import pytest
 import watchfiles
 
-from taskd_net import limits
 from taskd_net.cli.authority import Authority
+from taskd_net.times import Times
 from taskd_net.tls.files import Tls
 from taskd_net.tls.rotation import Rotation
 from tests.peers.certificates import DAY, Folder
@@ -24,11 +24,8 @@ from tests.peers.mesh import PATIENCE_S, soon
 
 pytestmark = pytest.mark.timeout(60)
 
-
-@pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Poll often, so that changes without a notification are seen soon."""
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.1)
+OFTEN = Times(certificates_look=0.1)
+"""Changes without a notification are seen soon."""
 
 
 class Log:
@@ -64,7 +61,7 @@ class Watched:
 
     def __init__(self, tls: Tls) -> None:
         self.log = Log()
-        self.rotation = Rotation(tls, cast("Any", self.log))
+        self.rotation = Rotation(tls, cast("Any", self.log), OFTEN)
         self.told = 0
 
     def _tell(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import limits
-from taskd_net.tls import strangers as tls_strangers
+from taskd_net.times import TIMES, Times
 from taskd_net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
@@ -35,7 +35,7 @@ def test_ipv4_over_ipv6_is_ipv4() -> None:
 
 
 def test_node_over_ipv6_is_no_stranger() -> None:
-    strangers = Strangers(1, cast("Any", None))
+    strangers = Strangers(1, cast("Any", None), TIMES)
     strangers._unheard["::1", 40312] = 0.0
     strangers.heard("[::1]", "40312")
     assert not strangers._unheard
@@ -46,10 +46,8 @@ def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.Monk
     assert list(peers_of(1)) == []
 
 
-async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_has_registered_is_no_stranger_and_another_one_is() -> None:
     """Two connections of one host, and looks while both, one, and none of them stand."""
-    monkeypatch.setattr(tls_strangers, "LOOK_S", 0.0)
-    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.1)
     said: asyncio.Queue[str] = asyncio.Queue()
 
     class Log:
@@ -59,7 +57,7 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        strangers = Strangers(port, cast("Any", Log()))
+        strangers = Strangers(port, cast("Any", Log()), Times(strangers_look=0.0, strangers_heard=0.1))
         watching = asyncio.create_task(strangers.watch())
         with socket.create_connection(("127.0.0.1", port)) as child:
             strangers.handshake()
@@ -75,10 +73,8 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is(monkeypatch:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
-async def test_a_stranger_is_named_and_children_are_not(
-    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
-) -> None:
-    monkeypatch.setattr(tls_strangers, "LOOK_S", 0.0)
+async def test_a_stranger_is_named_and_children_are_not(mesh: Mesh, tmp_path: Path, listen: str) -> None:
+    mesh.let(strangers_look=0.0)
     certificates, foreign = Folder(tmp_path / "good"), Folder(tmp_path / "foreign")
     foreign.trust(foreign.authority, certificates.authority)
     mgr = await mesh.mgr(listen=listen, tls=certificates.listening())

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import Node, limits
+from taskd_net import Node
 from tests.peers.mesh import Mesh, free_address, soon
 
 
 @pytest.fixture
-async def mesh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mesh]:
+async def mesh() -> AsyncIterator[Mesh]:
     """Nodes that do not wait for five minutes."""
-    monkeypatch.setattr(limits, "NOT_JOINED_LOG_S", 0.05)
     async with Mesh() as made:
+        made.let(not_joined_log=0.05)
         yield made
 
 

@@ -27,9 +27,9 @@ def test_options_are_those_that_work() -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_idle_links_outlive_their_pings(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_links_outlive_their_pings(mesh: Mesh) -> None:
     """A parent that found its children's pings too many would end the connection after the third."""
-    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 1.1)
+    mesh.let(keepalive=1.1)
     mgr = await mesh.mgr()
     workers = [await mesh.worker(0, 2, mgr), await mesh.worker(0, 3, mgr, links="tasknet")]
     async with RawChild("Worker/0/1") as child:

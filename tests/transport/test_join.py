@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from taskd_net import Code, limits
+from taskd_net import Code
 from taskd_net.core.links import UP
 from taskd_net.links import batched
 from taskd_net.links.peer import parent_metadata
@@ -153,9 +153,9 @@ async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
 
 
 @pytest.mark.timeout(30)
-async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh) -> None:
     """So many messages that the last ones wait here, and not on the way; and no ping ends the waiting."""
-    monkeypatch.setattr(limits, "KEEPALIVE_TIME_S", 600.0)
+    mesh.let(keepalive=600.0)
     mgr = await mesh.mgr()
     async with Wire(mgr.address or "") as wire:
         worker = await mesh.worker(0, 0, wire.address)

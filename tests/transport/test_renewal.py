@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, limits
+from taskd_net import Code
 from taskd_net.codes import Refusal
 from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
@@ -16,10 +16,10 @@ from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.kind import Failed, Unreachable
 from taskd_net.links.peer import joined_metadata
 from taskd_net.logger import get_logger
+from taskd_net.times import TIMES
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
-from taskd_net.transport import renewal as transport_renewal
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.renewal import Renewal
 from taskd_net.wire import socket_frames
@@ -31,10 +31,9 @@ from tests.polling import until
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_once(mesh: Mesh) -> None:
     """Nodes need not spread over time here."""
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+    mesh.let(renewal_spread=0.0, certificates_look=0.2)
 
 
 class ClockedParent(RawParent):
@@ -106,10 +105,10 @@ async def test_direct_link_is_renewed_over_itself_without_a_call(
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("mesh", ["direct"], indirect=True)
 async def test_certificate_with_other_names_registers(
-    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
+    mesh: Mesh, tmp_path: Path, at_once: None, registered: list[object]
 ) -> None:
     """A token of the link that stands is for the names that were shown at Register."""
-    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
+    mesh.let(renewal_retry=0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -125,7 +124,7 @@ async def test_certificate_with_other_names_registers(
 async def test_child_registers_where_the_parent_makes_no_offer_over_the_link(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
 ) -> None:
-    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
+    mesh.let(renewal_retry=0.1)
 
     def refuse(*_: object) -> str:
         raise Refusal(Code.CLIENT_ERR, "no offer")
@@ -147,7 +146,7 @@ async def test_end_of_the_old_connection_that_is_read_first_is_no_loss(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A parent that was stopped meanwhile writes the answer on the new connection and this end at one moment."""
-    monkeypatch.setattr(limits, "RENEWAL_S", 0.2)  # a parent of gRPC's links waits so long for its child to finish
+    mesh.let(renewal=0.2)  # a parent of gRPC's links waits so long for its child to finish
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -174,7 +173,7 @@ async def test_end_of_the_old_connection_that_is_read_first_is_no_loss(
 async def test_link_that_the_parent_has_left_is_lost_where_the_move_fails(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_S", 0.2)
+    mesh.let(renewal=0.2)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -219,7 +218,7 @@ async def test_file_of_authorities_may_hold_any_text_between_certificates(
 async def test_fault_in_a_move_is_a_failure_like_any_other(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
+    mesh.let(renewal_retry=0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -248,7 +247,7 @@ async def test_fault_in_a_move_is_a_failure_like_any_other(
 async def test_link_is_not_renewed_over_a_lesser_kind_which_would_end_it(
     mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch, registered: list[object]
 ) -> None:
-    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.1)
+    mesh.let(renewal_retry=0.1)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -285,9 +284,9 @@ async def test_new_connection_tells_again_whether_the_parent_has_joined(
 
 @pytest.mark.timeout(30)
 async def test_move_that_fails_is_tried_again_after_a_pause_and_leaves_no_connection(
-    mesh: Mesh, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+    mesh: Mesh, tmp_path: Path, at_once: None
 ) -> None:
-    monkeypatch.setattr(transport_renewal, "RETRY_S", 0.5)
+    mesh.let(renewal_retry=0.5)
     certificates = Folder(tmp_path)
     async with ClockedParent() as parent:
         await secured(parent, certificates)
@@ -380,7 +379,7 @@ def renewal() -> Renewal:
     async def better_answers(*_: object) -> bool:
         return True
 
-    host: Any = SimpleNamespace(log=get_logger(node="Worker/0/0"))
+    host: Any = SimpleNamespace(log=get_logger(node="Worker/0/0"), times=TIMES)
     connector: Any = SimpleNamespace(is_stale=lambda _: True, better_answers=better_answers)
     nobody: Any = None
     return Renewal(host, connector, "127.0.0.1:1", 1.0, nobody)
@@ -414,4 +413,4 @@ async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certifica
     monkeypatch.setattr(Renewal, "_move", move)
     await soon(one.improve(stay))
     assert len(spawned) == 1, "its certificates have their turn afterwards"
-    assert pauses == [(transport_renewal.DIRECT_RETRY_S / 2, transport_renewal.DIRECT_RETRY_S)]
+    assert pauses == [(TIMES.better_link / 2, TIMES.better_link)]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Code, limits
-from taskd_net.tls import strangers
+from taskd_net import Code
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
@@ -61,10 +60,9 @@ async def test_ack_without_a_position_is_from_whoever_gave_it(mesh: Mesh) -> Non
 
 @pytest.mark.timeout(60)
 async def test_peer_that_begins_tls_and_does_not_register_is_logged_without_anybody_asking(
-    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mesh: Mesh, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(strangers, "LOOK_S", 0.0)
-    monkeypatch.setattr(limits, "STRANGERS_HEARD_S", 0.2)
+    mesh.let(strangers_look=0.0, strangers_heard=0.2)
     mgr = await mesh.mgr(tls=Folder(tmp_path / "good").listening())
     await mesh.worker(0, 9, mgr, tls=Folder(tmp_path / "foreign").connecting(), join=False, backoff_max=0.06)
     await mesh.logged("stranger", node=mgr.position)

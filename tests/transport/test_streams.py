@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, Message, Position, limits
+from taskd_net import Code, Message, Position
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
 from taskd_net.core.ready import EndStream, Ready
@@ -18,6 +18,7 @@ from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller, remote_of
+from taskd_net.times import TIMES, Times
 from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Streams
@@ -107,8 +108,8 @@ class EndingNode(FakeNode):
 class Parent:
     """A Mgr that one child has registered at."""
 
-    def __init__(self) -> None:
-        self.node = EndingNode("Mgr")
+    def __init__(self, times: Times = TIMES) -> None:
+        self.node = EndingNode("Mgr", times)
         self.observer = FakeObserver()
         permissions = Permissions(self.node.router, self.observer.connections, certified=False)
         self.streams = self.node.streams = Streams(self.node, self.observer, permissions, Pending(lambda: 0))
@@ -155,8 +156,7 @@ async def test_stream_that_cannot_go_on_where_another_one_rests_takes_its_place(
 @pytest.mark.parametrize("gone", [False, True])
 async def test_link_that_cannot_move_goes_on(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     """It does not come to rest, or the child has given up meanwhile."""
-    monkeypatch.setattr(limits, "RENEWAL_S", 0.05)
-    parent = Parent()
+    parent = Parent(Times(renewal=0.05))
     first, second = FakeIncoming(parent.node), FakeIncoming(parent.node)
     second.continues, second.gone = True, gone
     serving = asyncio.create_task(parent.streams.serve(first))

@@ -19,7 +19,7 @@ from taskd_net.address import Address
 from taskd_net.links import registry
 from taskd_net.links.kind import Failed
 from taskd_net.retry import Backoff
-from taskd_net.transport import join
+from taskd_net.times import Times
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.join import Joiner, _Lost
 from tests.cli.processes import Command, Daemon, run
@@ -96,7 +96,7 @@ async def test_parent_of_a_short_stay_is_tried_last(mesh: Mesh, monkeypatch: pyt
             return str(connector._upstream) == hasty.address or bool(await asyncio.Event().wait())
 
         monkeypatch.setattr(Connector, "answers", answers)
-        monkeypatch.setattr(join, "UPSTREAM_LOOK_S", 0.05)
+        mesh.let(upstream_look=0.05)
         worker = await mesh.worker(0, 0, f"{hasty.address},{steady.address}", backoff_max=60.0)
         hasty.streams["Worker/0/0"].queue.put_nowait(None)
         assert await soon(steady.opened.get()) == "Worker/0/0"
@@ -174,11 +174,8 @@ async def test_move_between_a_proxy_of_the_original_s_and_one_of_ours(mesh: Mesh
 
 
 @pytest.mark.timeout(60)
-async def test_each_address_needs_its_name_in_the_certificate(
-    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "RENEWAL_SPREAD_S", 0.0)
-    monkeypatch.setattr(limits, "CERTIFICATES_LOOK_S", 0.2)
+async def test_each_address_needs_its_name_in_the_certificate(mesh: Mesh, tmp_path: Path) -> None:
+    mesh.let(renewal_spread=0.0, certificates_look=0.2)
     certificates = Folder(tmp_path)
     certificates.issue(hosts=("127.0.0.1",))
     wrong = await mesh.mgr("127.0.0.2:0", tls=certificates.listening())
@@ -232,7 +229,7 @@ class Play:
         self.running = 0
         self.over = asyncio.Event()
         addresses = [Address("127.0.0.1", 1 + at) for at in range(len(reactions[0]))]
-        host, pauses = cast("Any", FakeNode("Worker/0/0")), cast("Any", self)
+        host, pauses = cast("Any", FakeNode("Worker/0/0", Times(upstream_look=0.001))), cast("Any", self)
         self.joiner = Joiner(host, addresses, pauses, 1.0, lambda _: None, kinds=registry.usable("tasknet"))
         self.joiner._connectors = [cast("Any", Listener(self, at)) for at in range(len(addresses))]
         self.joiner._attempt = self.attempt  # type: ignore[method-assign]
@@ -293,9 +290,7 @@ def test_any_play_of_addresses(data: st.DataObject, count: int, short: bool) -> 
         await play.run()
         return play.trail
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(join, "UPSTREAM_LOOK_S", 0.001)
-        trail = asyncio.run(played())
+    trail = asyncio.run(played())
     rounds: list[list[int]] = [[]]
     for at in trail:
         rounds.append([]) if at == PAUSE else rounds[-1].append(at)
