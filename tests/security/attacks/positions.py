@@ -7,15 +7,16 @@ all: others are served, and memory stays within `ALL_BYTES`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 from taskd_net import Position
 from taskd_net.links import direct_requests, direct_socket
-from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORTS_AT_ONCE
+from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
 from taskd_net.wire import batches
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import write_announcement
@@ -23,7 +24,7 @@ from taskd_net.wire.socket_frames import Kind, write_frame
 from tests.peers.direct_child import DirectChild
 from tests.peers.floods import batch
 from tests.security.attacks.attack import ALL_BYTES, Attack
-from tests.security.attacks.reports import empty
+from tests.security.attacks.reports import empty, ever_new
 from tests.security.bystander.stand import Stand
 
 POSITIONS: Final = 1000
@@ -36,6 +37,8 @@ PENDING_BYTES: Final = 16 * 1024
 MESSAGES: Final = 256
 ANNOUNCEMENT_BYTES: Final = 16_000
 """Bytes of a long announcement."""
+NODES: Final = 64
+"""Nodes of one announcement: a thousand positions with one each fill the routes of all."""
 PINGS: Final = direct_socket.SIGNS // 3
 """Pings of a link in a second: a busy parent may read those of two seconds in one."""
 
@@ -120,6 +123,29 @@ def _long_announcements(child: DirectChild) -> bytes:
     return _requests(child, direct_requests.REQUESTS - 1, announcement=_path(child))
 
 
+def _nodes(child: DirectChild) -> bytes:
+    """Announcements of nodes that nobody else has named, other ones each time."""
+    me, numbers = Position.parse(child.place), _numbers(child)
+    made = []
+    while len(child.replies) < direct_requests.REQUESTS - 1:
+        nodes = [Position.parse(f"Worker/{me.server_rank}/{next(numbers)}") for _ in range(NODES)]
+        made.append(child.begin(announcement=write_announcement("a", me, nodes)))
+    return b"".join(made)
+
+
+@cache
+def _numbers(_: DirectChild) -> Iterator[int]:
+    return itertools.count()
+
+
+def _reported_nodes(child: DirectChild) -> bytes:
+    """Reports of nodes that nobody has, other ones each time."""
+    made, numbers = [], _numbers(child)
+    while len(child.replies) < STATUS_REPORTS_AT_ONCE:
+        made.append(child.begin(report=ever_new(next(numbers), child.place)))
+    return b"".join(made)
+
+
 def _reports(child: DirectChild) -> bytes:
     return _requests(child, STATUS_REPORTS_AT_ONCE, report=empty(0))
 
@@ -158,6 +184,20 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         f"{direct_requests.REQUESTS - 1} announcements of {ANNOUNCEMENT_BYTES // 1024} KiB of each under way",
         "paced; 5001 beyond the share of one in the bytes of all",
         _long_announcements,
+        role="Proxy",
+        promised=False,
+    ),
+    "positions-routes": _attack(
+        f"announcements of {NODES} nodes of each, ever new ones",
+        "5003 beyond the nodes of all",
+        _nodes,
+        role="Proxy",
+        promised=False,
+    ),
+    "positions-reports-of-other-nodes": _attack(
+        f"{STATUS_REPORTS_AT_ONCE} reports of {STATUS_REPORT_NODES} other nodes of each under way",
+        "paced; RESOURCE_EXHAUSTED beyond the share of one in the bytes of all",
+        _reported_nodes,
         role="Proxy",
         promised=False,
     ),

@@ -29,11 +29,11 @@ AT_ONCE: Final = 8
 _PLACE: Final = "Proxy/80"
 
 
-def ever_new(number: int) -> bytes:
+def ever_new(number: int, place: str = _PLACE) -> bytes:
     """A report of nodes that nobody has, other ones each time."""
-    node = status_codec.write_node(NodeStatus(Position.parse(_PLACE), State.JOINED, 0.0, "taskd_net"))
+    node, proxy = status_codec.write_node(NodeStatus(Position.parse(place), State.JOINED, 0.0, "taskd_net")), place[6:]
     ranks = range(number * STATUS_REPORT_NODES, (number + 1) * STATUS_REPORT_NODES)
-    return status_codec.write_report(Report([Record(f"Worker/80/{rank}", node) for rank in ranks], urgent=True))
+    return status_codec.write_report(Report([Record(f"Worker/{proxy}/{rank}", node) for rank in ranks], urgent=True))
 
 
 def empty(_: int) -> bytes:
