@@ -188,7 +188,7 @@ async def test_parts_of_a_thousand_frames_keep_no_honest_message_out(tmp_path: P
 
 async def test_many_honest_senders_of_large_messages_succeed(tmp_path: Path) -> None:
     # Whole messages, whose quotas would be full with the last ones, have room.
-    # Each waits for its turn among 256 MB: at a Mgr with an ack timeout of 1 s some get 6001, on a busy machine with 3 s.
+    # Each waits for its turn among 256 MB. With an ack timeout of 1 s some get 6001, with 3 s on a busy machine.
     async with Mesh() as mesh, manager(tmp_path, "--total-bytes", 1024 * MIB, "--ack-timeout", 100) as mgr:
         workers = [await mesh.worker(0, rank, mgr.address) for rank in range(32)]
         body = "x" * (limits.MESSAGE_BYTES - 1000)
