@@ -13,7 +13,22 @@ from taskd_net import limits
 from taskd_net.core import admission, router
 
 PACKAGE: Final = Path(limits.__file__).parent
-ROOMS: Final = ("core", "links", "observe", "tls", "transport", "wire")
+ROOMS: Final = (
+    "api",
+    "core",
+    "etcd",
+    "faults",
+    "jobs",
+    "links",
+    "manager",
+    "mindspore",
+    "observe",
+    "recover",
+    "tls",
+    "torch",
+    "transport",
+    "wire",
+)
 PATHS: Final = sorted(
     path
     for path in (*PACKAGE.glob("*.py"), *(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")))

@@ -21,7 +21,9 @@ from taskd_net.untrusted import natural, shown
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
+"""TCP port of the Mgr, as with TaskD."""
 PROXY_PORT: Final = 9602
+"""TCP port of a Proxy, as with TaskD."""
 UPSTREAM_ADDR: Final = "UpstreamAddr"
 ENVIRONMENT: Final = "TASKD_NET_"
 UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"

@@ -36,7 +36,9 @@ STRESS_HCCS_S: Final = 600.0
 SWITCHED: Final = "switchOK"
 NOT_SWITCHED: Final = "switchFail"
 DEFAULT_FAILED: Final = 20
+"""Part of the profiling state for default domains that could not be switched, as with TaskD."""
 COMMUNICATION_FAILED: Final = 2
+"""Part of it for communication domains."""
 
 _RANK_MOST: Final = 2**31 - 1
 _DOMAINS: Final = {0: (False, False), 1: (False, True), 10: (True, False), 11: (True, True)}

@@ -24,6 +24,7 @@ JOB: Final = "MINDX_TASK_ID"
 FILE: Final = "parallel_group.json"
 DEFAULT_GROUP: Final = "default_group"
 FOLDER_MODE: Final = 0o755
+"""Mode of a new folder: others may read it."""
 
 
 @documented

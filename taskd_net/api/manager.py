@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
-from taskd_net import job_limits, logs, manager
+from taskd_net import logs, manager
 from taskd_net.api import arguments
 from taskd_net.api.member import Once, Refused, Slot, documented
 from taskd_net.blocking import BlockingNode
@@ -28,7 +28,7 @@ from taskd_net.jobs.records import Record
 from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
-from taskd_net.recover.place import clusterd_of_environment
+from taskd_net.recover.place import PORT, clusterd_of_environment
 from taskd_net.schema import Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
@@ -294,7 +294,7 @@ def _clusterd(config: Mapping[str, object]) -> str | None:
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
         if isinstance(info, Mapping) and str(info.get("role")).lower() == "clusterd" and info.get("ip"):
-            port = info.get("port") or str(job_limits.CLUSTERD_PORT)
+            port = info.get("port") or str(PORT)
             return arguments.joined(str(info["ip"]), "ip", port, "port")
     return None
 

@@ -24,6 +24,7 @@ ALL: Final = -1
 """All workers, in place of a list of some."""
 
 FINISHED: Final = 0
+"""Exit status of a worker that has finished its training."""
 NOT_STARTED: Final = 200
 """A worker's status, where it has no pid. With a pid it is an exit code."""
 

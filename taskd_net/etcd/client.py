@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import NodeError, TaskdNetError
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.tls.files import Tls
 from taskd_net.transport.channel import open_channel
@@ -92,13 +92,18 @@ class EtcdClient:
     Args:
         place: their addresses.
         tls: its files of a client; None for plain text. The CN of the certificate is the user of etcd.
+        limits: times of a request.
+
+    Attributes:
+        limits: as the argument, for requests that begin from now on.
 
     Raises:
         ConfigError: a file of TLS is not usable; names its setting of a Manager.
     """
 
-    def __init__(self, place: Place, tls: Tls | None = None) -> None:
+    def __init__(self, place: Place, tls: Tls | None = None, limits: EtcdLimits = EtcdLimits()) -> None:
         self._members = place.members
+        self.limits = limits
         self._credentials, self._server_name = None, None
         if tls is not None:
             from taskd_net.tls.certificates import read
@@ -138,21 +143,21 @@ class EtcdClient:
             await channel.close()
 
     async def _call(self, name: str, request: Message, answer: type[AnswerT], *, streams: bool = False) -> AnswerT:
-        """Ask one member after another, within `job_limits.ETCD_CALL_S`.
+        """Ask one member after another, within `limits.call_s`.
 
         A single member is asked once. Several are asked in turn for all of that time, because none of them answers
         during an election.
         """
-        path, data = f"/etcdserverpb.{name}", request.SerializeToString()
-        give_up = time.monotonic() + job_limits.ETCD_CALL_S
+        path, data, limits = f"/etcdserverpb.{name}", request.SerializeToString(), self.limits
+        give_up = time.monotonic() + limits.call_s
         member, alone, attempts = self._members[0], len(self._members) == 1, 0
         code: grpc.StatusCode | None = None
         reason = "no answer in time"
         while (left := give_up - time.monotonic()) > 0.0 and not (alone and attempts):
             if attempts and attempts % len(self._members) == 0:
-                await asyncio.sleep(min(left, job_limits.ETCD_AGAIN_S))
+                await asyncio.sleep(min(left, limits.again_s))
             attempts += 1
-            seconds = left if alone else min(left, job_limits.ETCD_TRY_S)
+            seconds = left if alone else min(left, limits.member_s)
             number = self._number
             member, channel = self._members[number % len(self._members)], self._channel()
             self._calls[channel] += 1

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from taskd_net import job_limits
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.untrusted import json_value
 
 Change: TypeAlias = "tuple[str, str | None]"
@@ -51,15 +51,17 @@ class Slices:
 
     Args:
         counts: number of values of each part that has more than one.
+        limits: size of a value.
     """
 
-    def __init__(self, counts: Mapping[str, int] = {}) -> None:
+    def __init__(self, counts: Mapping[str, int] = {}, limits: EtcdLimits = EtcdLimits()) -> None:
         self._counts = dict(counts)
+        self._size = limits.value_chars
 
     def cut(self, parts: Mapping[str, str | None]) -> list[Change]:
         """The changes for these parts. Values that a shorter text leaves over are removed."""
         changes: list[Change] = []
-        size = job_limits.ETCD_VALUE_CHARS
+        size = self._size
         for name, text in parts.items():
             values: list[str] = []
             if text is not None:
@@ -72,25 +74,26 @@ class Slices:
         return changes
 
     @classmethod
-    def joined(cls, values: Mapping[str, str]) -> tuple[dict[str, str], Slices]:
+    def joined(cls, values: Mapping[str, str], limits: EtcdLimits = EtcdLimits()) -> tuple[dict[str, str], Slices]:
         """The parts in the values below `part/`, and their slices."""
         found: dict[str, dict[int, str]] = {}
         for key, value in values.items():
             name, _, number = key.removeprefix(PART).partition(_SLICE)
             found.setdefault(name, {})[int(number or 0)] = value
         parts = {name: "".join(texts[number] for number in sorted(texts)) for name, texts in found.items()}
-        return parts, cls({name: len(texts) for name, texts in found.items() if len(texts) > 1})
+        return parts, cls({name: len(texts) for name, texts in found.items() if len(texts) > 1}, limits)
 
 
-def steps(changes: Iterable[Change], last: str, token: str) -> list[Step]:
+def steps(changes: Iterable[Change], last: str, token: str, limits: EtcdLimits = EtcdLimits()) -> list[Step]:
     """The transactions of one commit.
 
     Args:
         changes: all of it.
         last: the value of `commit`, without pieces that are not written out.
         token: of this commit.
+        limits: size of a transaction.
     """
-    groups = _grouped(changes)
+    groups = _grouped(changes, limits)
     if len(groups) <= 1:
         return [Step(last, token, groups[0] if groups else ())]
     staged = f"{token}{_PIECES}{len(groups)}"
@@ -124,14 +127,14 @@ def _read_piece(text: str) -> tuple[Change, ...]:
     return tuple(cast("Change", tuple(each)) for each in read)
 
 
-def _grouped(changes: Iterable[Change]) -> list[tuple[Change, ...]]:
+def _grouped(changes: Iterable[Change], limits: EtcdLimits) -> list[tuple[Change, ...]]:
     groups: list[list[Change]] = []
     room = 0
     for change in changes:
         size = len(change[0]) + len(change[1] or "")
-        if not groups or len(groups[-1]) >= job_limits.ETCD_COMMIT_KEYS or size > room:
+        if not groups or len(groups[-1]) >= limits.commit_keys or size > room:
             groups.append([])
-            room = job_limits.ETCD_COMMIT_CHARS
+            room = limits.commit_chars
         groups[-1].append(change)
         room -= size
     return [tuple(group) for group in groups]

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.lease import Lease
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, created, in_words, require_job, written
 from taskd_net.untrusted import json_value
@@ -34,18 +34,21 @@ class Leader:
         place: the prefix.
         name: of this Manager, for people: the address at which it listens.
         log: takes the lines.
+        limits: times of the lease.
 
     Attributes:
         etcd: takes the requests.
         place: the prefix.
+        limits: as the argument.
         on_lost: called when another Manager leads, or has led.
         lost: set when another Manager leads, or has led.
         leaders: number of terms of leaders of this job so far, this one included.
     """
 
-    def __init__(self, etcd: Etcd, place: Place, name: str, log: Any) -> None:
+    def __init__(self, etcd: Etcd, place: Place, name: str, log: Any, limits: EtcdLimits = EtcdLimits()) -> None:
         self.etcd = etcd
         self.place = place
+        self.limits = limits
         self._name = name
         self._log = log
         self.on_lost: Callable[[], None] = lambda: None
@@ -149,7 +152,7 @@ class Leader:
                 if clock() >= give_up:
                     text = f"expected no other Manager, but {holder} leads this job"
                     raise ConfigError(f"state is '{self.place}'; {text}")
-            await asyncio.sleep(job_limits.LEADER_LOOK_S)
+            await asyncio.sleep(self.limits.look_s)
 
     async def give_back(self) -> None:
         """End the lease, so that the next Manager need not wait for its end. Idempotent."""
@@ -164,7 +167,7 @@ class Leader:
             try:
                 await self.etcd.revoke(wire.LeaseRevokeRequest(ID=lease.id))
             except EtcdError as error:
-                self._log.warning("lease_not_given_back", reason=str(error), seconds=job_limits.LEASE_S)
+                self._log.warning("lease_not_given_back", reason=str(error), seconds=self.limits.lease_s)
 
     async def close(self) -> None:
         """Give the lease back, and close the connections. Idempotent: every caller waits for the same end."""
@@ -198,7 +201,7 @@ class Leader:
         found = (await self.etcd.range(wire.RangeRequest(key=key))).kvs
         if not found:
             sent = clock()
-            granted = await self.etcd.grant(wire.LeaseGrantRequest(TTL=job_limits.LEASE_S))
+            granted = await self.etcd.grant(wire.LeaseGrantRequest(TTL=self.limits.lease_s))
             self._granted[granted.ID] = (float(granted.TTL), sent)
             answer = await self.etcd.txn(self._request(compared, granted.ID))
             found = answer.responses[-1].response_range.kvs
@@ -210,7 +213,7 @@ class Leader:
         seconds, sent = self._granted[found[0].lease]
         led = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LED)))).kvs
         self.leaders, self._since = led[0].version, clock()
-        self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent)
+        self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent, self.limits)
         self._granted = {self._lease.id: (seconds, sent)}
         self._log.info("leads", leader=self._name, number=self.number, changes=self.leaders - 1)
         return None
@@ -230,7 +233,7 @@ class Leader:
     async def _renew(self) -> None:
         said = False
         while (lease := self._lease) is not None:
-            await self._until(lease.renews if not said else clock() + job_limits.ETCD_AGAIN_S)
+            await self._until(lease.renews if not said else clock() + self.limits.again_s)
             sent = clock()
             try:
                 answer = await self.etcd.keep_alive(wire.LeaseKeepAliveRequest(ID=lease.id))
@@ -245,7 +248,7 @@ class Leader:
                 if not said and not self.decides():
                     said = True
                     self._log.error("leader_decides_nothing", reason=str(error))
-                await asyncio.sleep(job_limits.ETCD_AGAIN_S)
+                await asyncio.sleep(self.limits.again_s)
                 continue
             finally:
                 self._renewed.set()

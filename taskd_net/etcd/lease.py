@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from taskd_net import job_limits
+from taskd_net.etcd.limits import EtcdLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,14 @@ class Lease:
         seconds: etcd ends the lease so long after it has received the last renewal.
         sent: time at which the last confirmed renewal was sent, by the holder's clock. etcd has received it later, so
             the lease ends later than `seconds` after this.
+        limits: times of renewals, and before the end.
     """
 
     id: int
     number: int
     seconds: float
     sent: float
+    limits: EtcdLimits = EtcdLimits()
 
     @property
     def ends(self) -> float:
@@ -32,12 +34,12 @@ class Lease:
 
     def decides(self, now: float) -> bool:
         """True while nobody else can lead, whatever has been lost since."""
-        return now < self.ends - job_limits.LEASE_MARGIN_S
+        return now < self.ends - self.limits.margin_s
 
     @property
     def renews(self) -> float:
         """Time of the next renewal."""
-        return self.sent + job_limits.LEASE_RENEW_S
+        return self.sent + self.limits.renew_s
 
     def ended(self) -> Lease:
         """The lease after etcd has ended it."""

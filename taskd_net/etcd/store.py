@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError, TaskdNetError
 from taskd_net.etcd import commits
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.commits import Change, Slices, Step
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place, end_of
 from taskd_net.untrusted import printable, shown
 from taskd_net.wire import etcd_pb2 as wire
@@ -31,16 +31,18 @@ class EtcdStore:
         place: the prefix.
         job_id: the job.
         number: the leader's fencing number. It may grow, where the same leader has taken a new lease.
+        limits: sizes of requests.
     """
 
-    def __init__(self, etcd: Etcd, place: Place, job_id: str, number: int) -> None:
+    def __init__(self, etcd: Etcd, place: Place, job_id: str, number: int, limits: EtcdLimits = EtcdLimits()) -> None:
         self._etcd = etcd
         self._place = place
         self._job_id = job_id
         self.number = number
         self._last = ""
         self._commits = 0
-        self._slices = Slices()
+        self._limits = limits
+        self._slices = Slices(limits=limits)
         self._steps: list[Step] = []
 
     async def open(self) -> dict[str, str]:
@@ -66,7 +68,7 @@ class EtcdStore:
                 raise EtcdError(f"a piece of the commit {self._last} is missing below {self._place}/{commits.STAGED}")
             self._steps = commits.write_out(self._last, [text for text in texts if text is not None])
             await self.flush()
-        parts, self._slices = Slices.joined(await self._read(commits.PART, below=True))
+        parts, self._slices = Slices.joined(await self._read(commits.PART, below=True), self._limits)
         return parts
 
     def begin(self, parts: Mapping[str, str | None]) -> None:
@@ -74,7 +76,7 @@ class EtcdStore:
         assert not self._steps, "one commit at a time"
         self._commits += 1
         token = f"{self.number}.{self._commits}"
-        self._steps = commits.steps(self._slices.cut(parts), self._last, token)
+        self._steps = commits.steps(self._slices.cut(parts), self._last, token, self._limits)
 
     async def flush(self) -> None:
         """Carry out the commit that was begun. After an EtcdError call it again: what was carried out stays so.
@@ -133,7 +135,7 @@ class EtcdStore:
         key = self._place.key(name)
         end, found, revision = end_of(key) if below else b"", dict[str, str](), 0
         while True:
-            request = wire.RangeRequest(key=key, range_end=end, limit=job_limits.ETCD_READ_KEYS, revision=revision)
+            request = wire.RangeRequest(key=key, range_end=end, limit=self._limits.read_keys, revision=revision)
             answer = await self._etcd.range(request)
             for each in answer.kvs:
                 name = self._place.name(each.key)

@@ -66,10 +66,6 @@ PAUSE_STARTS_S: Final = 3600.0
 """Seconds after pauseStartAgent for which Agents are held back at most. The stress test behind it has ended before:
 ClusterD waits 15 minutes for the training to pause, 15 for the test, and 15 for the training to go on."""
 
-FAULT_UNREPORTED_S: Final = 3.0
-"""Seconds from an Agent's report of failed ranks to the Manager's own report to ClusterD: time for the framework to
-report them."""
-
 LOST_PEER_S: Final = 5.0
 """Seconds after the first failure in which a rank that has lost a peer counts as its consequence."""
 
@@ -366,7 +362,7 @@ class Job:
                 self._end_kill()
             current.to_report |= current.open_faults.take(fresh)
             if fresh.signal_type == events.PRE_EXIT:
-                current.announced_until = current.now + FAULT_UNREPORTED_S
+                current.announced_until = current.now + self.config.times.unreported
             current.signals.append(fresh)
         return True
 
@@ -451,7 +447,7 @@ class Job:
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += [fault.at for fault in self._unanswered(answers).values()]
                 command = item.signed(current.uuid(), owner, self._receiver(item, agents))
-                current.outbox.add(current.now, command)
+                current.outbox.add(current.now, command, self.config.times.retry)
                 outcome.commands.append(command)
                 item = command
                 for rank in answers:
@@ -462,7 +458,7 @@ class Job:
                     current.records.begin_epoch(int(command.message))
             case Reply():
                 reply = replace(item, uuid=current.uuid())
-                current.outbox.add(current.now, reply)
+                current.outbox.add(current.now, reply, self.config.times.retry)
                 outcome.replies.append(reply)
                 item = reply
             case Call():
@@ -547,7 +543,7 @@ class Job:
         snapshot = self._snapshot()
         failed = {node: snapshot.global_ranks(node, fault) - known for node, fault in faults.items()}
         if not self.config.in_place:
-            return [(faults[node].at + FAULT_UNREPORTED_S, each) for node, each in failed.items() if each]
+            return [(faults[node].at + self.config.times.unreported, each) for node, each in failed.items() if each]
         times = {node: fault.at if fault.reported is None else fault.reported for node, fault in faults.items()}
         if not known:
             current.first_failure = min(times.values(), default=0.0)
@@ -562,7 +558,7 @@ class Job:
         if held and not others and not known:
             # The cause may be one that its Agent has not seen yet.
             first = min(held, key=lambda rank: (times[held[rank]], rank))
-            found.append((faults[held[first]].at + FAULT_UNREPORTED_S, {first}))
+            found.append((faults[held[first]].at + self.config.times.unreported, {first}))
         return found
 
     def _ranks_of(self, node: int) -> list[int]:
@@ -610,7 +606,7 @@ class Job:
                     current.outbox.withdraw(uuid_of(sending))
                     continue
                 tries = 1
-            current.outbox.again(current.now, sending, tries)
+            current.outbox.again(current.now, sending, tries, self.config.times.retry)
             outcome.commands += [sending.command] if sending.command else []
             outcome.replies += [sending.reply] if sending.reply else []
 

@@ -70,15 +70,21 @@ class Outbox:
         """Time of the next try, or infinity."""
         return next((sending.due for sending in self.sending.values()), INFINITY)
 
-    def add(self, now: float, item: Command | Reply) -> None:
-        """Take in what is sent now for the first time. It supersedes what has lost its meaning by it."""
+    def add(self, now: float, item: Command | Reply, retry: float = COMMAND_RETRY_S) -> None:
+        """Take in what is sent now for the first time. It supersedes what has lost its meaning by it.
+
+        Args:
+            now: the time.
+            item: it.
+            retry: seconds until the next try, the same in each call.
+        """
         if isinstance(item, Reply):
-            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + COMMAND_RETRY_S)
+            self.sending[item.uuid] = Sending(reply=item, tries=1, due=now + retry)
             self.unsaved.add(item.uuid)
             return
         for uuid in self._superseded(item):
             self.withdraw(uuid)
-        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + COMMAND_RETRY_S, sent=now)
+        self.sending[item.uuid] = Sending(command=item, tries=1, due=now + retry, sent=now)
         self.unsaved.add(item.uuid)
         self._index(item)
 
@@ -90,11 +96,11 @@ class Outbox:
                 return
             yield sending
 
-    def again(self, now: float, sending: Sending, tries: int) -> None:
-        """Count a further try, made now."""
+    def again(self, now: float, sending: Sending, tries: int, retry: float = COMMAND_RETRY_S) -> None:
+        """Count a further try, made now. `retry` as in `add`."""
         uuid = uuid_of(sending)
         del self.sending[uuid]
-        sending.tries, sending.due = tries, now + COMMAND_RETRY_S
+        sending.tries, sending.due = tries, now + retry
         self.sending[uuid] = sending
         self.unsaved.add(uuid)
 

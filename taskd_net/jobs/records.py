@@ -33,6 +33,7 @@ AGENT_SILENT_S: Final = 10.0
 """Seconds without a report after which an Agent is silent, and the node of a missing Worker lost: ten heartbeats."""
 
 UNKNOWN: Final = -1
+"""Profiling state of a Worker that has reported none."""
 REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
 """The kind of an Agent's REGISTER among its reports."""
 PART: Final = f"{vocabulary.STATUS}/{vocabulary.EPOCH_STATE}"
@@ -180,17 +181,17 @@ class Records:
             known = (Position.worker(each.node, rank) for rank, each in self.workers.items() if each.registered)
         return sum(map(destination.matches, known))
 
-    def silent_since(self, rank: int, now: float) -> float | None:
+    def silent_since(self, rank: int, now: float, wait: float = AGENT_SILENT_S) -> float | None:
         """The time since which this Manager has heard nothing of an Agent, if that is long; else None.
 
-        A started Agent sends KEEP_ALIVE each second, so `AGENT_SILENT_S` without a report is silence. An
-        Agent that waits for its start, or was sent 203, need not report.
+        A started Agent sends KEEP_ALIVE each second, so `wait` seconds without a report are silence. An Agent
+        that waits for its start, or was sent 203, need not report.
         """
         agent = self.agents[rank]
         if not agent.registered or agent.exited or rank in self.asking:
             return None
         heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
-        return heard if heard + AGENT_SILENT_S <= now else None
+        return heard if heard + wait <= now else None
 
     def take(self, now: float, report: Reported, *, leaving: bool = False) -> Taken:
         """Take a report in.

@@ -11,8 +11,8 @@ from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.jobs.fault import Fault
-from taskd_net.jobs.outbox import Outbox
-from taskd_net.jobs.records import Records
+from taskd_net.jobs.outbox import COMMAND_RETRY_S, Outbox
+from taskd_net.jobs.records import AGENT_SILENT_S, Records
 from taskd_net.jobs.reporters import Reporters
 from taskd_net.limits import IN_PLACE_S
 
@@ -27,6 +27,26 @@ MASTER_FAULT_S: Final = 1500.0
 
 EXITS_FIRST_S: Final = 15.0
 """Seconds that the controller's recovery waits for the faulty nodes to have their 203: five attempts, 3 s each."""
+
+
+FAULT_UNREPORTED_S: Final = 3.0
+"""Seconds from an Agent's report of failed ranks to the Manager's own report to ClusterD: time for the framework to
+report them."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTimes:
+    """Times of a job's decisions that no user sets, in seconds.
+
+    Args:
+        silent: without a report, after which an Agent is silent.
+        unreported: from a report of failed ranks to the Manager's own one to ClusterD.
+        retry: between two attempts of a command.
+    """
+
+    silent: float = AGENT_SILENT_S
+    unreported: float = FAULT_UNREPORTED_S
+    retry: float = COMMAND_RETRY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +64,7 @@ class JobConfig:
         reporters: the senders whose reports of devices count.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
         decision_wait: seconds that the training framework waits for ClusterD's decision; 0 for unknown.
+        times: that no user sets.
     """
 
     nodes: int = 0
@@ -57,6 +78,7 @@ class JobConfig:
     reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1
     decision_wait: float = 0.0
+    times: JobTimes = JobTimes()
 
     @property
     def exits_first_s(self) -> float:

@@ -20,7 +20,6 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import ArgumentError, NodeError
 from taskd_net.jobs.events import (
@@ -43,6 +42,7 @@ from taskd_net.jobs.traffic import Call, Reply, ReportFaults
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.framework import Framework
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.rejoining import Rejoining
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
@@ -59,10 +59,6 @@ REPORT_ATTEMPTS: Final = 4
 
 REPLY_ATTEMPTS: Final = 10
 """Times that the result of a switch of cards or a stress test is sent to ClusterD, as by TaskD's Manager."""
-
-MINDIO_CHECKPOINT_S: Final = 45.0
-"""Seconds after a fault that MindIO has reported until it writes a checkpoint, where ClusterD has sent no order. It
-would end the training after 60 s."""
 
 ROLE: Final = "taskd"
 
@@ -86,6 +82,7 @@ class Clusterd(Reporter):
         controller: of the training framework; None for that of scripts that rejoin, where the Manager recovers in
             place, and else for nobody.
         job: gives the decisions of the job, for scripts that rejoin.
+        limits: times of the Manager.
     """
 
     def __init__(
@@ -95,7 +92,9 @@ class Clusterd(Reporter):
         open_calls: Iterable[Call] = (),
         controller: Controller | None = None,
         job: Callable[[], Job] | None = None,
+        limits: ManagerLimits = ManagerLimits(),
     ) -> None:
+        self._limits = limits
         job_id = config.job_id or ""
         super().__init__(job_id)
         address = config.clusterd_addr or ""
@@ -103,15 +102,20 @@ class Clusterd(Reporter):
         self._interrupted = list(open_calls)
         self._log = get_logger(clusterd=address, job=job_id)
         rejoins = controller is None and config.in_place and job is not None
-        self._rejoining = Rejoining(job, self._stand, config.in_place_timeout) if rejoins and job else None
-        self._framework = Framework(job_id, self._rejoining or controller, self, self._failed, self._log)
+        self._rejoining = (
+            Rejoining(job, self._stand, config.in_place_timeout, limits.clusterd.look) if rejoins and job else None
+        )
+        self._framework = Framework(
+            job_id, self._rejoining or controller, self, self._failed, self._log, limits.controller_s
+        )
         info = reports.client_info(job_id, ROLE)
         self.client = Client(
             Address.parse(address, "clusterd"),
             info,
             self._arrived,
             operations=True,
-            off_again=job_limits.CLUSTERD_OFF_S,
+            off_again=limits.off_s,
+            times=limits.clusterd,
             registered=self._registered,
             opened=self._opened,
             ended=self._stream_ended,
@@ -184,7 +188,7 @@ class Clusterd(Reporter):
         """Report a fault that the controller has seen first. Returns ClusterD's code."""
         # ClusterD has ordered no checkpoint, so its result is bound to no stream, and is void.
         begun = functools.partial(self._ordered, stream=NO_STREAM)
-        self._loop.call_soon_threadsafe(self._framework.fault_seen, MINDIO_CHECKPOINT_S, begun)
+        self._loop.call_soon_threadsafe(self._framework.fault_seen, self._limits.checkpoint_s, begun)
         return super().fault_ranks(ranks, codes)
 
     def _report(self, rpc: Rpc[Any, recover_pb2.Status], request: Any) -> int:
@@ -232,7 +236,7 @@ class Clusterd(Reporter):
                 except ClusterdError:
                     if not left:
                         raise
-                await asyncio.sleep(job_limits.REPLY_PAUSE_S)
+                await asyncio.sleep(self._limits.reply_pause_s)
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._take(CallEnded(ENDED_BY.get(rpc.name, ())))
@@ -331,7 +335,7 @@ class Clusterd(Reporter):
                     reason = f"{rpc.name}: {code}"
                 except ClusterdError as error:
                     reason = str(error)
-                await asyncio.sleep(job_limits.REPLY_PAUSE_S)
+                await asyncio.sleep(self._limits.reply_pause_s)
             self._log.error("clusterd_report_failed", call=rpc.name, reason=reason)
             self._take(Acknowledged(reply.uuid))
         finally:

@@ -25,7 +25,7 @@ from taskd_net.faults.events import device_name
 from taskd_net.manager import keeping
 from taskd_net.manager.changed_file import ChangedFile, read_small
 from taskd_net.manager.threads import OwnThread
-from taskd_net.manager.watching import watch
+from taskd_net.manager.watching import LOOK_S, watch
 from taskd_net.untrusted import json_value, shown
 
 REMOVED_S: Final = 0.5
@@ -33,6 +33,7 @@ REMOVED_S: Final = 0.5
 rewrites in place is empty for a moment. Less than `STORE_S`, in which the list is written."""
 
 RANK_MOST: Final = 2**31 - 1
+"""The highest rank: int32, as on the wire of ClusterD."""
 _BETWEEN: Final = re.compile(r"[,\s]+")
 
 
@@ -84,9 +85,9 @@ class SeparatedList:
         self._read_at = 0.0
         self._told = frozenset[str]()
 
-    async def watch(self) -> None:
-        """Look at the file when it changes, without end."""
-        await watch(self._path, self._look, lambda found: self._seen(found[0]))
+    async def watch(self, every: float = LOOK_S) -> None:
+        """Look at the file when it changes, without end, and every so many seconds."""
+        await watch(self._path, self._look, lambda found: self._seen(found[0]), every=every)
 
     def _look(self) -> tuple[frozenset[str] | None] | None:
         now = time.monotonic()

@@ -10,15 +10,10 @@ from taskd_net import vocabulary
 from taskd_net.body import Body
 from taskd_net.codes import Code
 from taskd_net.core.frame import Ack
-from taskd_net.jobs import outbox
+from taskd_net.jobs.outbox import COMMAND_RETRY_S
 from taskd_net.jobs.traffic import Command
 from taskd_net.node import Node
 from taskd_net.retry import Retry
-
-PATIENCE_S: Final = 0.95 * outbox.COMMAND_RETRY_S
-"""Seconds for one of the five attempts; it ends before the next one is due."""
-
-_RETRY: Final = Retry(attempts=1_000, within=PATIENCE_S)
 
 _UNDELIVERED: Final = frozenset(
     (Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY, Code.NO_ROUTE, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED)
@@ -42,6 +37,7 @@ class Dispatch:
             already when the send began that was answered. The answer's `receivers` are None for a unicast alone.
         gone: takes the uuid of a command that its receiver may have taken before it left the mesh.
         term: the fencing number of commands that leave now, 0 for none; None where none may leave.
+        retry: seconds between two attempts of a command.
     """
 
     def __init__(
@@ -50,8 +46,11 @@ class Dispatch:
         answered: Callable[[str, Ack, bool], None],
         gone: Callable[[str], None],
         term: Callable[[], int | None] = lambda: 0,
+        retry: float = COMMAND_RETRY_S,
     ) -> None:
         self._node = node
+        # An attempt ends before the next one is due.
+        self._attempts = Retry(attempts=1_000, within=0.95 * retry)
         self._answered = answered
         self._gone = gone
         self._term = term
@@ -96,7 +95,7 @@ class Dispatch:
             return ack
 
         try:
-            ack = await _RETRY.run(attempt)
+            ack = await self._attempts.run(attempt)
         finally:
             del self._sending[uuid]
         late = uuid in self._unclear

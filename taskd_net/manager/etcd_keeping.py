@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
@@ -71,8 +70,8 @@ class EtcdKeeping:
         with in_words(leader.place):
             if not leader.number:
                 await require_job(leader.etcd, leader.place, self._job_id)
-                await leader.take(job_limits.LEADER_GONE_S)
-            self._store = EtcdStore(leader.etcd, leader.place, self._job_id, leader.number)
+                await leader.take(leader.limits.gone_s)
+            self._store = EtcdStore(leader.etcd, leader.place, self._job_id, leader.number, leader.limits)
             parts = await self._store.open()
         self._written = {name: parts[name] for name in UNMARKED if name in parts}
         try:
@@ -99,7 +98,7 @@ class EtcdKeeping:
                 self._failed(str(error))
                 if self._closing:
                     return False
-                await asyncio.sleep(job_limits.ETCD_AGAIN_S)
+                await asyncio.sleep(self.leader.limits.again_s)
             except Deposed as error:
                 self._failed(f"this Manager does not lead: {error}")
                 if not await self.leader.again(store.number):

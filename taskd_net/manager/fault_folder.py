@@ -13,7 +13,7 @@ from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.reload import Reload, Reloaded
 from taskd_net.faults.rules import FILES, FaultRules
-from taskd_net.manager.watching import follow
+from taskd_net.manager.watching import LOOK_S, follow
 
 _LINK: Final = "..data"
 """The link that Kubernetes leads to another folder, to change all files of a volume at once."""
@@ -85,14 +85,15 @@ class FaultFolder:
         self._reload = Reload(edition, linkdown_timeout)
         self.files: Mapping[str, bytes] = {}
 
-    async def follow(self, take: Callable[[FaultRules], None]) -> None:
+    async def follow(self, take: Callable[[FaultRules], None], every: float = LOOK_S) -> None:
         """Read the files at once, and when they change, without end, in a thread of its own.
 
         Args:
             take: is called with the rules of each good change, in the thread that awaits.
+            every: seconds between two looks without a change.
         """
         path = str(Path(self._folder) / FILES[0])
-        await follow(path, self.look, take, tells=self._watch)
+        await follow(path, self.look, take, tells=self._watch, every=every)
 
     def look(self, told: bool = True) -> FaultRules | None:
         """Look at the files. It blocks for a bounded time.

@@ -22,7 +22,7 @@ from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.device_files import SeparatedList, read_ranks
 from taskd_net.manager.fault_folder import FaultFolder
 from taskd_net.manager.resets import OnReset, Resets, program
-from taskd_net.manager.watching import follow, watch
+from taskd_net.manager.watching import LOOK_S, follow, watch
 
 FIRST_RULES_S: Final = 5.0
 """Seconds that the first reports wait for the first look at the rules for faults of devices. A look takes milliseconds;
@@ -50,6 +50,7 @@ class DeviceFaults:
         counters: count decisions.
         log: takes the lines.
         on_reset: resets devices; None for the program of the settings.
+        look_s: seconds between two looks at a file without a change.
     """
 
     def __init__(
@@ -60,7 +61,9 @@ class DeviceFaults:
         counters: JobCounters,
         log: Any,
         on_reset: OnReset | None,
+        look_s: float = LOOK_S,
     ) -> None:
+        self._look_s = look_s
         self._config = config
         self._job = job
         self._take = take
@@ -83,9 +86,12 @@ class DeviceFaults:
             spawn(self._follow(config.fault_config), "watches the rules for faults of devices")
         if config.fault_devices is not None:
             ranks = ChangedFile(config.fault_devices, read_ranks, self._no_ranks)
-            spawn(watch(config.fault_devices, ranks.look, self._ranked), "watches the ranks of devices")
+            spawn(
+                watch(config.fault_devices, ranks.look, self._ranked, every=self._look_s),
+                "watches the ranks of devices",
+            )
         if self._list is not None and config.fault_config is not None:
-            spawn(self._list.watch(), "watches the list of separated devices")
+            spawn(self._list.watch(self._look_s), "watches the list of separated devices")
 
     async def ready(self) -> None:
         """Wait for the first look at the rules, for some seconds at most.
@@ -184,7 +190,7 @@ class DeviceFaults:
                 return as_texts(folder.files)
             return None if self._looked.is_set() else {}  # the first look has found no good files
 
-        await follow(str(Path(path) / CODES_FILE), look, self._change, tells=config.fault_watch)
+        await follow(str(Path(path) / CODES_FILE), look, self._change, tells=config.fault_watch, every=self._look_s)
 
     def _change(self, files: Mapping[str, str]) -> None:
         if files and files != self._job.state.devices.files:  # else those of the Manager before

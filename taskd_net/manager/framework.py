@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from taskd_net import limits
-from taskd_net.jobs import job
+from taskd_net.jobs.job import CONTROLLER_S
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager.threads import OwnThread
 from taskd_net.recover.codes import Code
@@ -25,6 +25,7 @@ class Framework:
         reports: where its reports go.
         failed: takes each call that has failed, and its error.
         log: takes the lines.
+        patience: seconds for one call.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class Framework:
         reports: Reports,
         failed: Callable[[Call, Exception], None],
         log: Any,
+        patience: float = CONTROLLER_S,
     ) -> None:
+        self._patience = patience
         self._name = f"controller of {job_id}"
         self._controller = controller
         self._reports = reports
@@ -105,7 +108,7 @@ class Framework:
             self._log.warning("no_controller", reason="MindIO is not installed, and no other controller was given")
             return
         try:
-            await self._thread.call(functools.partial(controller.start, self._reports), job.CONTROLLER_S)
+            await self._thread.call(functools.partial(controller.start, self._reports), self._patience)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             self._log.error("controller_failed", reason=repr(error), exc_info=error)
             self._controller = None
@@ -113,7 +116,7 @@ class Framework:
     async def _carry_out(self, call: Call) -> None:
         work = functools.partial(carry_out, self._controller, call, self._reports)
         try:
-            await self._thread.call(work, job.CONTROLLER_S)
+            await self._thread.call(work, self._patience)
         except Exception as error:  # noqa: BLE001 - a framework's; reported
             if self._thread.busy:
                 # A call that hangs keeps its thread; the next one gets a new thread.
@@ -156,7 +159,7 @@ class Unheard(Reports):
         return Code.UN_REGISTRY
 
 
-def without_clusterd(job_id: str, controller: Controller, log: Any) -> Framework:
+def without_clusterd(job_id: str, controller: Controller, log: Any, patience: float = CONTROLLER_S) -> Framework:
     """The controller of a job without ClusterD.
 
     MindIO writes a checkpoint at a fault of itself, unless somebody takes its reports: it waits for an order then, and
@@ -166,6 +169,7 @@ def without_clusterd(job_id: str, controller: Controller, log: Any) -> Framework
         job_id: of the Manager.
         controller: of the training framework.
         log: takes the lines.
+        patience: as for `Framework`.
     """
     loop = asyncio.get_running_loop()
 
@@ -175,5 +179,5 @@ def without_clusterd(job_id: str, controller: Controller, log: Any) -> Framework
     def faulty() -> None:
         loop.call_soon_threadsafe(made.fault_seen, 0.0)
 
-    made = Framework(job_id, controller, Unheard(log, faulty), failed, log)
+    made = Framework(job_id, controller, Unheard(log, faulty), failed, log, patience)
     return made

@@ -75,6 +75,7 @@ class Keeping(Unshared):
     Attributes:
         again: time of the next `save`, also without changes: an attempt after a failure, and none before it, or a
             look whether the file is in its place.
+        patience: seconds for one commit.
     """
 
     def __init__(self, path: str, job_id: str, counters: JobCounters, log: Any) -> None:
@@ -86,6 +87,7 @@ class Keeping(Unshared):
         self._written: dict[str, str] = {}
         self._open = False
         self.again = 0.0
+        self.patience = STORE_S
 
     async def load(self, now: float, read: Callable[[Mapping[str, str]], T]) -> T | None:
         """Open the file, and read the state in it; None where there is none.
@@ -179,7 +181,7 @@ class Keeping(Unshared):
     async def close(self) -> None:
         """Close the file. A failure is one line in the log: what is committed stays so."""
         try:
-            await self._thread.end(self._store.close, STORE_S)
+            await self._thread.end(self._store.close, self.patience)
         except (sqlite3.Error, TimeoutError) as error:
             self._failed(0.0, error)
 
@@ -194,14 +196,14 @@ class Keeping(Unshared):
         self._unsaved = {**dict.fromkeys(held), **self._written, **self._unsaved}
 
     async def _call(self, work: Callable[[], T]) -> T:
-        return await self._thread.call(work, STORE_S)
+        return await self._thread.call(work, self.patience)
 
     def _failed(self, now: float, error: Exception) -> None:
         self.again = now + AGAIN_S
         self._counters.store_failures += 1
         if self._counters.durable:
             self._counters.durable = False
-            reason = str(error) or f"no answer within {STORE_S:g} s"
+            reason = str(error) or f"no answer within {self.patience:g} s"
             self._log.error("state_not_stored", file=str(self._store.path), reason=reason)
 
 

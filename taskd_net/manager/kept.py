@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from taskd_net.address import Address
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters, LeaderView
 from taskd_net.jobs.outbox import INFINITY
@@ -78,13 +79,14 @@ class NotKept(Unshared):
         """There is nothing to end."""
 
 
-def leader_of(config: ManagerConfig, node: Node, log: Any) -> Leader:
+def leader_of(config: ManagerConfig, node: Node, log: Any, limits: EtcdLimits) -> Leader:
     """The lease of a job with its state in etcd, not taken yet.
 
     Args:
         config: the settings.
         node: the Mgr, whose address is the Manager's name.
         log: takes the lines.
+        limits: of the lease and of requests.
 
     Raises:
         ConfigError: the place in etcd, or a file of its TLS, is not usable.
@@ -93,7 +95,7 @@ def leader_of(config: ManagerConfig, node: Node, log: Any) -> Leader:
     from taskd_net.etcd.leader import Leader
 
     place = Place.parse(config.state or "")
-    return Leader(EtcdClient(place, config.state_tls), place, name_of(node), log)
+    return Leader(EtcdClient(place, config.state_tls, limits), place, name_of(node), log, limits)
 
 
 def name_of(node: Node) -> str:
@@ -111,6 +113,7 @@ def kept(
     log: Any,
     on_lost: Callable[[], None],
     leader: Leader | None = None,
+    limits: EtcdLimits = EtcdLimits(),
 ) -> Kept:
     """The state of a Manager.
 
@@ -121,6 +124,7 @@ def kept(
         log: takes the lines.
         on_lost: called when another Manager decides on this job.
         leader: the lease that this process has taken; None to take one.
+        limits: of the lease and of requests.
 
     Raises:
         ConfigError: the place in etcd, or a file of its TLS, is not usable.
@@ -132,4 +136,4 @@ def kept(
         return Keeping(state, job_id, counters, log)
     from taskd_net.manager.etcd_keeping import EtcdKeeping  # without etcd, its modules are not loaded
 
-    return EtcdKeeping(leader or leader_of(config, node, log), job_id, counters, log, on_lost)
+    return EtcdKeeping(leader or leader_of(config, node, log, limits), job_id, counters, log, on_lost)

@@ -41,7 +41,12 @@ Refuse = Callable[[str, str], None]
 
 
 async def load(
-    config: ManagerConfig, made: list[Guarded], changed: Callable[[], None], report: Report, log: Any
+    config: ManagerConfig,
+    made: list[Guarded],
+    changed: Callable[[], None],
+    report: Report,
+    log: Any,
+    seconds: float = LOAD_S,
 ) -> None:
     """Load the users' plugins of a Manager. One that cannot be used is refused, and costs the others nothing.
 
@@ -50,6 +55,7 @@ async def load(
         made: takes each plugin as it is loaded.
         changed, report: as for `Guarded`.
         log: takes a line for each.
+        seconds: for each of them.
     """
 
     def refuse(place: str, reason: str) -> None:
@@ -59,7 +65,7 @@ async def load(
     for place, find in _found(config.plugins, refuse):
         thread = plugin_thread(place)
         try:
-            loaded = await thread.call(partial(_loaded, find), LOAD_S)
+            loaded = await thread.call(partial(_loaded, find), seconds)
             if (other := places.get(loaded.name)) is not None:
                 raise ConfigError(f"there is a plugin {loaded.name} already ({other}); expected another name")
         except BaseException as error:
@@ -67,7 +73,7 @@ async def load(
             thread.abandon()
             if not isinstance(error, Exception):  # the Manager is closed
                 raise
-            within = f"it has not been loaded within {LOAD_S:g} s: {stack}"
+            within = f"it has not been loaded within {seconds:g} s: {stack}"
             refuse(place, within if hangs else described(error))
             continue
         places[loaded.name] = place

@@ -33,13 +33,18 @@ class Step(Enum):
 
 
 class Outlook:
-    """One term of a leader."""
+    """One term of a leader.
 
-    def __init__(self) -> None:
+    Args:
+        unsure, alone: the seconds of `UNSURE_S` and `ALONE_S`.
+    """
+
+    def __init__(self, unsure: float = UNSURE_S, alone: float = ALONE_S) -> None:
+        self._unsure_s, self._alone_s = unsure, alone
         # Time at which it had children last; None before the first one.
         self._seen: float | None = None
         self._unsure: float | None = None
-        self._patience = UNSURE_S
+        self._patience = unsure
 
     def look(self, now: float, *, children: bool, decides: bool, lost: bool) -> tuple[Step, float]:
         """Look once.
@@ -55,12 +60,12 @@ class Outlook:
         """
         if children:
             self._seen = now
-        elif decides and self._seen is not None and now - self._seen >= ALONE_S:
+        elif decides and self._seen is not None and now - self._seen >= self._alone_s:
             return Step.RESIGN, now - self._seen
         if lost:
             return Step.STAND_BY, 0.0
         if decides:
-            self._unsure, self._patience = None, UNSURE_S
+            self._unsure, self._patience = None, self._unsure_s
         elif self._unsure is None:
             self._unsure = now
         elif now - self._unsure >= self._patience:

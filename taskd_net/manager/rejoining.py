@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import job_limits
 from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
@@ -54,12 +53,16 @@ class Rejoining(Controller):
         job: gives the decisions of the job.
         stream: gives the number of ClusterD's stream of signals that stands, and that of the last signal.
         patience: seconds that Workers have to leave or to join.
+        look: seconds between two looks for the next stream of signals, while ranks have left.
     """
 
-    def __init__(self, job: Callable[[], Job], stream: Callable[[], tuple[int, int]], patience: float) -> None:
+    def __init__(
+        self, job: Callable[[], Job], stream: Callable[[], tuple[int, int]], patience: float, look: float
+    ) -> None:
         self._job = job
         self._stream = stream
         self._patience = patience
+        self._look_s = look
         self._loop = asyncio.get_running_loop()
         self._log = get_logger()
         self._looks: set[asyncio.Event] = set()
@@ -149,7 +152,7 @@ class Rejoining(Controller):
             changed.clear()
             try:
                 # Nothing tells of a next stream of signals.
-                async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S if left else None):
+                async with asyncio.timeout(self._look_s if left else None):
                     await changed.wait()
             except TimeoutError:
                 continue

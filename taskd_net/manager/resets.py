@@ -13,13 +13,13 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Final
 
-from taskd_net import limits
 from taskd_net.codes import TaskdNetError
 from taskd_net.jobs.traffic import Reset
+from taskd_net.limits import KILLED_S
 from taskd_net.logger import get_logger
 from taskd_net.manager.threads import described
 
-END_S: Final = 3 * limits.KILLED_S
+END_S: Final = 3 * KILLED_S
 """Seconds for the resets under way when their Manager ends: a hook is killed, then its shell, which is waited for."""
 
 OnReset = Callable[[Reset], Awaitable[bool]]
@@ -31,6 +31,7 @@ TAIL_CHARS: Final = 200
 """Last characters of a program's stderr that are told, in the log and on the page."""
 
 READ_BYTES: Final = 65_536
+"""Bytes of one read of a pipe, which holds no more."""
 
 REAP_PAUSE_S: Final = 0.005
 """Seconds between two looks at a shell that has told its end."""
@@ -56,9 +57,11 @@ class Resets:
         hook: carries them out.
         ended: takes the uuid of a reset, whether the device is back, and the reason if it is not.
         log: takes the lines.
+        patience: seconds for their end, when the Manager ends.
     """
 
-    def __init__(self, hook: OnReset, ended: Ended, log: Any) -> None:
+    def __init__(self, hook: OnReset, ended: Ended, log: Any, patience: float = END_S) -> None:
+        self._patience = patience
         self._hook = hook
         self._ended = ended
         self._log = log
@@ -75,7 +78,7 @@ class Resets:
         for task in tasks:
             task.cancel()
         if tasks:
-            _, left = await asyncio.wait(tasks, timeout=END_S)
+            _, left = await asyncio.wait(tasks, timeout=self._patience)
             for task in left:
                 self._log.error("reset_hook_stuck", task=task.get_name())
 
@@ -101,11 +104,15 @@ class Resets:
         self._ended(reset.uuid, done, reason)
 
 
-def program(path: str) -> OnReset:
+def program(path: str, killed_s: float = KILLED_S) -> OnReset:
     """A hook that runs a program: `PROGRAM HOST NAME`, with exit status 0 when the device is back.
 
     Its environment has `TASKD_NET_RESET_UUID`, which is another one for each reset, and `TASKD_NET_RESET_RANKS`. No
     signal is blocked in it, and SIGCHLD has its default, whatever this process has.
+
+    Args:
+        path: of the program.
+        killed_s: seconds from SIGKILL to its end.
     """
 
     async def run(reset: Reset) -> bool:
@@ -114,7 +121,7 @@ def program(path: str) -> OnReset:
         variables = {**os.environ, "TASKD_NET_RESET_UUID": reset.uuid, "TASKD_NET_RESET_RANKS": ranks}
         try:
             _require_program(path)
-            running = _Program([path, host, name], variables)
+            running = _Program([path, host, name], variables, killed_s)
         except OSError as error:
             raise ResetFailed(f"{path} cannot be run: {error.strerror}") from error
         try:
@@ -145,12 +152,14 @@ class _Program:
     Args:
         command: the program and its arguments.
         variables: its environment.
+        killed_s: seconds from SIGKILL to its end.
 
     Raises:
         OSError: it cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], killed_s: float) -> None:
+        self._killed_s = killed_s
         self._loop = asyncio.get_running_loop()
         self._told, self._said = b"", b""
         self._over = asyncio.Event()
@@ -213,7 +222,7 @@ class _Program:
         with suppress(ProcessLookupError):
             kill()
         with suppress(TimeoutError):
-            async with asyncio.timeout(limits.KILLED_S):
+            async with asyncio.timeout(self._killed_s):
                 await self._over.wait()
         return self._over.is_set()
 
@@ -230,7 +239,7 @@ class _Program:
     async def _reaped(self) -> None:
         """Take the exit status of the shell, which has closed its files, so that it does not stay as a zombie."""
         with suppress(ChildProcessError, TimeoutError):
-            async with asyncio.timeout(limits.KILLED_S):
+            async with asyncio.timeout(self._killed_s):
                 while not self._is_reaped():  # noqa: ASYNC110 - no event tells of it
                     await asyncio.sleep(REAP_PAUSE_S)
 

@@ -40,6 +40,7 @@ from taskd_net.manager.guarded import Guarded
 from taskd_net.manager.history import History, cause
 from taskd_net.manager.keeping import decision_part, read_decisions
 from taskd_net.manager.kept import Kept, NotKept, kept
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.notices import log_failure, log_notice, log_without_effect
 from taskd_net.manager.reports import read_event
 from taskd_net.manager.reset_file import ResetFile
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
 
 SEED_BYTES: Final = 8
 """Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
-
-COMMANDS_A_TURN: Final = 50
-"""Commands that the Mgr sends in one turn of its event loop: some 10 ms, in which it reads and writes nothing else."""
 
 CLOCK_LOOK_S: Final = 0.5
 """Seconds between two looks of a Manager at the clock."""
@@ -89,6 +87,7 @@ class Manager:
         on_reset: resets a device, and returns whether it is back; None for the program of the settings.
         leader: the lease, where this process has taken it (`Succession`).
         resigned: called once when another Manager leads; None closes the node's inbox.
+        limits: times and sizes.
 
     Attributes:
         job: the decisions; present once `started` is true.
@@ -106,7 +105,9 @@ class Manager:
         on_reset: OnReset | None = None,
         leader: Leader | None = None,
         resigned: Callable[[], None] | None = None,
+        limits: ManagerLimits = ManagerLimits(),
     ) -> None:
+        self._limits = limits
         config = config.rooted()
         self.config = config if on_reset is None else replace(config, resets=True)
         self._node = node
@@ -129,7 +130,13 @@ class Manager:
         self._counters = JobCounters()
         self._fault_to_command = Latency()
         self._keeping: Kept = NotKept()
-        self._dispatch = Dispatch(node, self._answered, self._gone, lambda: self._keeping.term())  # noqa: PLW0108 - of the moment
+        self._dispatch = Dispatch(
+            node,
+            self._answered,
+            self._gone,
+            lambda: self._keeping.term(),  # noqa: PLW0108 - of the moment
+            limits.job.retry,
+        )
         self._changed = asyncio.Event()
         self._resigning: asyncio.Task[None] | None = None
         self._closing = False
@@ -146,14 +153,18 @@ class Manager:
         """
         config = self.config
         try:
-            await loading.load(config, self._guarded, self._wake, self._plugin_failed, self._log)
-            self._keeping = kept(config, self._node, self._counters, self._log, self._changed.set, self._leader)
+            await loading.load(config, self._guarded, self._wake, self._plugin_failed, self._log, self._limits.load_s)
+            self._keeping = kept(
+                config, self._node, self._counters, self._log, self._changed.set, self._leader, self._limits.etcd
+            )
             seed = os.urandom(SEED_BYTES).hex()
             resumed = await self._resumed(seed)
             self.job = resumed or Job(self._decisions(), seed, self._plugins())
             if self._closing:
                 raise NodeClosed("the Manager was closed while it started")
-            self._faults = DeviceFaults(config, self.job, self._take, self._counters, self._log, self._on_reset)
+            self._faults = DeviceFaults(
+                config, self.job, self._take, self._counters, self._log, self._on_reset, self._limits.look_s
+            )
             self.started = True
         except BaseException:
             await self.close()
@@ -165,7 +176,10 @@ class Manager:
         self._looked = self._now()
         self._spawn(self._watch_clock(), "watches the clock")
         reset = ResetFile(self.config.reset_file, self._log)
-        self._spawn(watch(self.config.reset_file, reset.look, self._retried), "watches the reset file")
+        self._spawn(
+            watch(self.config.reset_file, reset.look, self._retried, every=self._limits.look_s),
+            "watches the reset file",
+        )
         self._faults.start(self._spawn)
         framework = self._framework
         if framework is None and (config.subscribes or config.has_framework) and find_spec("mindio_ttp") is not None:
@@ -177,7 +191,9 @@ class Manager:
         switch = SwitchFile()
         look = switch.look if self._clusterd is None else self._clusterd.look
         if not config.clusterd:
-            self._spawn(watch(switch.path, look, self._switched), "watches the profiling switch")
+            self._spawn(
+                watch(switch.path, look, self._switched, every=self._limits.look_s), "watches the profiling switch"
+            )
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
         self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
@@ -215,7 +231,7 @@ class Manager:
         """Be a client of ClusterD."""
         from taskd_net.manager.clusterd import Clusterd  # without one, its modules are not loaded
 
-        made = Clusterd(config, self.signal, self.job.state.calls.values(), framework, lambda: self.job)
+        made = Clusterd(config, self.signal, self.job.state.calls.values(), framework, lambda: self.job, self._limits)
         self._clusterd, self._controller, self._reply = made, made.call, made.reply
         made.start()
 
@@ -223,7 +239,7 @@ class Manager:
         """Have the training framework's controller without ClusterD."""
         from taskd_net.manager.framework import without_clusterd  # without one, its modules are not loaded
 
-        made = without_clusterd(config.job_id or "", framework, self._log)
+        made = without_clusterd(config.job_id or "", framework, self._log, self._limits.controller_s)
         self._controller = made.call
         self._spawn(made.serve(), "carries out calls of the controller")
 
@@ -250,7 +266,8 @@ class Manager:
         return job
 
     def _decisions(self) -> JobConfig:
-        return self.config.decisions(certified=self._node.config.identity == "certificate")
+        made = self.config.decisions(certified=self._node.config.identity == "certificate")
+        return replace(made, times=self._limits.job)
 
     def _plugins(self) -> list[AnyPlugin]:
         return [*built_in(), *self._guarded]
@@ -485,7 +502,7 @@ class Manager:
         for number, command in enumerate(outcome.commands, 1):
             if command.uuid in sending:  # not withdrawn during the commit
                 self._dispatch.send(command)
-            if number % COMMANDS_A_TURN == 0:
+            if number % self._limits.commands_a_turn == 0:
                 await asyncio.sleep(0)  # the first are on their way while the others are made
         if (outcome.calls or outcome.replies or outcome.reports) and not await self._keeping.confirmed():
             return

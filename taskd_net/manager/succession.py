@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 from typing import Any, Final, Self
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.kept import leader_of
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.outlook import Outlook, Step
 from taskd_net.manager.runtime import Manager
 from taskd_net.node import Node
@@ -34,16 +34,20 @@ class Succession:
     Args:
         node: the Mgr.
         config: the settings.
+        limits: times and sizes of each `Manager`.
         more: further arguments of each `Manager`.
 
     Attributes:
         manager: of the present term, also while it begins; None while this process stands by.
     """
 
-    def __init__(self, node: Node, config: ManagerConfig, **more: Any) -> None:
+    def __init__(
+        self, node: Node, config: ManagerConfig, *, limits: ManagerLimits = ManagerLimits(), **more: Any
+    ) -> None:
         self._node = node
         self._config = config.rooted()
-        self._more = more
+        self._limits = limits
+        self._more = {"limits": limits} | more
         self._log = get_logger(node=str(node.position), job=config.job_id or "")
         self.manager: Manager | None = None
         self._resigned = asyncio.Event()
@@ -101,7 +105,7 @@ class Succession:
     # ---- inside
 
     def _candidate(self) -> Leader:
-        return leader_of(self._config, self._node, self._log)
+        return leader_of(self._config, self._node, self._log, self._limits.etcd)
 
     async def _take_turns(self, leader: Leader) -> None:
         while True:
@@ -112,14 +116,14 @@ class Succession:
                     await self._lead(leader)
                 assert self.manager is not None
                 if await self._term(leader):
-                    pause = job_limits.STANDBY_YIELDS_S
+                    pause = self._limits.etcd.yields_s
                 await self.manager.close()
                 self.manager = None
             except Exception as error:  # noqa: BLE001 - logged
                 # A standby never gives up. Another one may be able to lead: this one is not the first to ask again.
                 known = isinstance(error, ConfigError)
                 self._log.error("lead_failed", reason=str(error) if known else repr(error), exc_info=not known)
-                pause = job_limits.LEASE_S
+                pause = self._limits.etcd.lease_s
             finally:
                 if self.manager is None:
                     await leader.close()
@@ -143,8 +147,8 @@ class Succession:
                 if yields is None:
                     self._log.warning("standby_without_etcd", reason=str(error))
                 # The Manager that has led goes on after an outage of all of etcd: the children are with it.
-                yields = clock() + job_limits.STANDBY_YIELDS_S
-            await asyncio.sleep(job_limits.LEADER_LOOK_S)
+                yields = clock() + self._limits.etcd.yields_s
+            await asyncio.sleep(self._limits.etcd.look_s)
 
     async def _lead(self, leader: Leader) -> None:
         """Begin a term.
@@ -164,7 +168,7 @@ class Succession:
 
     async def _term(self, leader: Leader) -> bool:
         """Wait for the end of the term. Returns whether this process ends it itself (`Outlook`)."""
-        outlook = Outlook()
+        outlook = Outlook(self._limits.unsure_s, self._limits.alone_s)
         while not self._resigned.is_set():
             step, seconds = outlook.look(
                 clock(), children=bool(self._node.links), decides=leader.decides(), lost=leader.lost.is_set()
@@ -180,7 +184,7 @@ class Succession:
                     self._log.warning("children_sent_elsewhere", seconds=round(seconds))
                     self._node.send_elsewhere()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(job_limits.LEADER_LOOK_S):
+                async with asyncio.timeout(self._limits.etcd.look_s):
                     await self._resigned.wait()
         return False
 

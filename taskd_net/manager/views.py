@@ -48,7 +48,8 @@ def job_view(
 ) -> JobView:
     """The state of a job at one moment."""
     state, records = job.state, job.state.records
-    silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now)) is not None}
+    wait = job.config.times.silent
+    silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now, wait)) is not None}
     streams = tuple(
         StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
         for name, stream in state.streams.items()

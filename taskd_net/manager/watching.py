@@ -50,8 +50,8 @@ def _leave() -> None:
         thread.join(LEAVE_S)
 
 
-async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], None]) -> None:
-    """Look at a file at once, when it changes, and once a second, without end, in a thread of its own.
+async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], None], *, every: float = LOOK_S) -> None:
+    """Look at a file at once, when it changes, and again and again, without end, in a thread of its own.
 
     A file system that hangs holds up that thread alone, and counts as unchanged.
 
@@ -59,22 +59,31 @@ async def watch(path: str, look: Callable[[], T | None], take: Callable[[T], Non
         path: the file; its folder may be missing.
         look: returns what has changed, or None.
         take: is called with it in the thread that awaits.
+        every: seconds between two looks without a change.
     """
-    await follow(path, lambda _: look(), take)
+    await follow(path, lambda _: look(), take, every=every)
 
 
-async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T], None], *, tells: bool = True) -> None:
+async def follow(
+    path: str,
+    look: Callable[[bool], T | None],
+    take: Callable[[T], None],
+    *,
+    tells: bool = True,
+    every: float = LOOK_S,
+) -> None:
     """The same for a look that costs more: it is told whether the file may have changed.
 
     Args:
         path: the file; its folder may be missing.
-        look: gets True for a change that the file system tells of, and where one may have been missed; False once a
-            second in between. Returns what has changed, or None.
+        look: gets True for a change that the file system tells of, and where one may have been missed; False in
+            between. Returns what has changed, or None.
         take: is called with it in the thread that awaits.
         tells: the file system is listened to.
+        every: seconds between two looks without a change.
     """
     thread, ended = OwnThread(f"watches {path}"), threading.Event()
-    moments = _moments(path, ended, tells=tells)
+    moments = _moments(path, ended, every, tells=tells)
     _WATCHING[thread] = ended
     told = False
 
@@ -89,7 +98,7 @@ async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T]
                 if not told:
                     log.error("file_not_watched", file=path, reason=str(error))
                 told = True
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(every)
                 continue
             told = False
             if value is not None:
@@ -99,7 +108,7 @@ async def follow(path: str, look: Callable[[bool], T | None], take: Callable[[T]
         thread.stop()
 
 
-def _moments(path: str, ended: threading.Event, *, tells: bool) -> Iterator[bool]:
+def _moments(path: str, ended: threading.Event, every: float, *, tells: bool) -> Iterator[bool]:
     """Wait until it is time to look, again and again, until the end. Yields True where a change is likely."""
     folder = Path(path).absolute().parent
     likely = True
@@ -108,16 +117,16 @@ def _moments(path: str, ended: threading.Event, *, tells: bool) -> Iterator[bool
         likely = False
         if tells:
             try:
-                yield from _changes(folder, ended)
+                yield from _changes(folder, ended, every)
                 likely = True
                 continue
             except (OSError, RuntimeError, ModuleNotFoundError):
                 """This system cannot watch the folder, has no watch left, or has no `watchfiles`."""
-        ended.wait(LOOK_S)
+        ended.wait(every)
 
 
-def _changes(folder: Path, ended: threading.Event) -> Iterator[bool]:
-    """Wait for changes in a folder, each time for a second at most, until another folder is to be watched.
+def _changes(folder: Path, ended: threading.Event, every: float) -> Iterator[bool]:
+    """Wait for changes in a folder, each time for `every` seconds at most, until another folder is to be watched.
 
     Yields True for changes, and at first, for those between the look before and the beginning of the watch.
 
@@ -133,7 +142,7 @@ def _changes(folder: Path, ended: threading.Event) -> Iterator[bool]:
         debounce=GATHER_MS,
         step=STEP_MS,
         stop_event=ended,
-        rust_timeout=int(LOOK_S * 1000),
+        rust_timeout=int(every * 1000),
         yield_on_timeout=True,
         raise_interrupt=False,
         recursive=False,

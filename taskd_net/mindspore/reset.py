@@ -20,7 +20,9 @@ from taskd_net.untrusted import json_value, natural, shown
 T = TypeVar("T")
 
 RANK_MOST: Final = 2**31 - 1
+"""The highest rank: int32, as on the wire of ClusterD."""
 VERSION_MOST: Final = 2**63 - 1
+"""The highest version of a rank table: int64."""
 POD_RESCHEDULE: Final = "podReschedule"
 RESTART_TYPES: Final = ("hotReset", POD_RESCHEDULE)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from taskd_net import fork, job_limits, threads
+from taskd_net import fork, threads
 from taskd_net.address import Address
 from taskd_net.background import shared
 from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
@@ -25,12 +25,17 @@ from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.recover.mindio import MindIO
 from taskd_net.recover.pb import ClientInfo
+from taskd_net.recover.place import PORT
 from taskd_net.recover.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.trust import credentials
 from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
+
+ORDERS_WAITING: Final = 16_384
+"""Orders that wait for the application at most; ClusterD sends the next one after its machine has moved on."""
 
 T = TypeVar("T")
 
@@ -52,6 +57,7 @@ class DLRecoverManager(Reporter):
         cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
         controller: carries out the orders; by default MindIO's, if it is installed.
         killed: called in the thread of `start_subscribe` when ClusterD has sent killMaster.
+        times: of the client.
 
     Raises:
         ArgumentError, ArgumentTypeError: the job or the role is of no use.
@@ -69,6 +75,7 @@ class DLRecoverManager(Reporter):
         *,
         controller: Controller | None = None,
         killed: Callable[[], None] | None = None,
+        times: ClusterdTimes = ClusterdTimes(),
     ) -> None:
         self._info = _on_wire(info)
         self._killed = killed
@@ -84,12 +91,14 @@ class DLRecoverManager(Reporter):
         # A thread that reports sets it, the one that subscribes looks at it.
         self._decides_again = False
         # Orders with the number of their stream, and calls of the application.
-        self._waiting: asyncio.Queue[tuple[Event | Call, int]] = asyncio.Queue(job_limits.CLUSTERD_WAITING)
+        self._waiting: asyncio.Queue[tuple[Event | Call, int]] = asyncio.Queue(ORDERS_WAITING)
+        self._times = times
         self._client = Client(
             self._address,
             self._info,
             self._arrived,
             credentials=credentials(cert_path) if secure else None,
+            times=times,
             opened=self._opened,
             ended=self._ended,
         )
@@ -291,7 +300,7 @@ class DLRecoverManager(Reporter):
                     return status.code == Code.OK
                 reason = describe(status.code, status.info)
                 self._log.warning("clusterd_refused", call="Init", code=status.code, reason=reason)
-            await asyncio.sleep(job_limits.CLUSTERD_INIT_S)
+            await asyncio.sleep(self._times.init)
 
     async def _begin(self) -> None:
         if self._running is not None:
@@ -444,7 +453,7 @@ def address_of(text: str) -> Address:
         ConfigError: it is none.
     """
     bare = ":" not in text or text.endswith("]")
-    return Address.parse(f"{text}:{job_limits.CLUSTERD_PORT}" if bare else text, "server_addr")
+    return Address.parse(f"{text}:{PORT}" if bare else text, "server_addr")
 
 
 def _on_wire(info: Info) -> recover_pb2.ClientInfo:

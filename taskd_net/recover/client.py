@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.codes import NodeError, TaskdNetError
 from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
@@ -26,7 +25,7 @@ from taskd_net.logger import get_logger
 from taskd_net.recover import orders, rpcs
 from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.counters import Counters
-from taskd_net.recover.life import Life, Step
+from taskd_net.recover.life import ClusterdTimes, Life, Step
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.transport.channel import open_channel
 from taskd_net.wire import datatrace_pb2, recover_pb2
@@ -65,7 +64,7 @@ class Client:
         take: takes each order; orders wait in ClusterD meanwhile.
         credentials: for TLS; None for plain text.
         operations: subscribe to switches of cards, stress tests and the profiling switch too, as a Manager does.
-        off_again: as for `Life`.
+        off_again, times: as for `Life`.
         registered: is awaited before each stream of signals begins.
         opened: is called when a stream of signals has begun. ClusterD knows nothing of what was reported before.
         ended: is called when the stream of signals has ended, or is given up.
@@ -83,6 +82,7 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
         operations: bool = False,
         off_again: float | None = None,
+        times: ClusterdTimes = ClusterdTimes(),
         registered: Callable[[], Awaitable[None]] = _nothing,
         opened: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
@@ -96,7 +96,8 @@ class Client:
         self._registered = registered
         self._opened = opened
         self._ended = ended
-        self._life = Life(off_again)
+        self._times = times
+        self._life = Life(off_again, times)
         self._log = get_logger(clusterd=str(address), job=info.jobId)
         self._channel: grpc.aio.Channel | None = None
         self._streams: list[asyncio.Task[None]] = []
@@ -144,7 +145,7 @@ class Client:
         Args:
             rpc: its method.
             request: its request.
-            seconds: for its answer; None for `job_limits.CLUSTERD_CALL_S`.
+            seconds: for its answer; None for that of `times`.
 
         Raises:
             ClusterdError: there is no answer in time.
@@ -155,7 +156,7 @@ class Client:
             raise ClusterdError(f"{rpc.name}: the client is closed")
         outcome = "unanswered"
         try:
-            status = await self._answer(rpc, request, job_limits.CLUSTERD_CALL_S if seconds is None else seconds)
+            status = await self._answer(rpc, request, self._times.call if seconds is None else seconds)
             outcome = "sent" if status.code == Code.OK else "refused"
             return status
         finally:
@@ -168,11 +169,11 @@ class Client:
         Raises:
             ClusterdError: there is no answer in time.
         """
-        status = await self.call(rpc, request, job_limits.CLUSTERD_REPORT_S)
+        status = await self.call(rpc, request, self._times.report)
         if status.code == Code.OK:
             return status
         await self.call(rpcs.REGISTER, self._info)
-        return await self.call(rpc, request, job_limits.CLUSTERD_REPORT_S)
+        return await self.call(rpc, request, self._times.report)
 
     async def read(self, rpc: Rpc[RequestT, Any], request: RequestT, take: Callable[[bytes], Awaitable[None]]) -> None:
         """Read one stream until its end. It has no deadline, and ends with `close` at the latest.
@@ -201,7 +202,7 @@ class Client:
             self._under_way.discard(rpc.name)
 
     async def close(self) -> None:
-        """End every call and stream, at once or `job_limits.CLUSTERD_FRAGILE_S` after an order to recover in place.
+        """End every call and stream, at once or `times.fragile` after an order to recover in place.
 
         Idempotent.
         """
@@ -253,7 +254,7 @@ class Client:
         await self._end_streams()
         channel, self._channel = self._channel, None
         if channel is not None:
-            ending = asyncio.create_task(_end(channel, set(self._answers)))
+            ending = asyncio.create_task(_end(channel, set(self._answers), self._times.report))
             self._ending[ending] = channel
             ending.add_done_callback(self._ending.pop)
 
@@ -352,7 +353,7 @@ class Client:
         self.counters.streams += 1
         self.counters.rounds += self._round_over
         now, self._round_over = time.monotonic(), False
-        self._settled = now + job_limits.CLUSTERD_SETTLED_S
+        self._settled = now + self._times.settled
         self._life.opened(now)
         self._opened()
         # Two clients that take the stream from each other are said once.
@@ -379,7 +380,7 @@ class Client:
     async def _can_connect(self) -> bool:
         """True where something listens at the address."""
         try:
-            async with asyncio.timeout(job_limits.CLUSTERD_LOOK_S):
+            async with asyncio.timeout(self._times.look):
                 _, writer = await asyncio.open_connection(self.address.host, self.address.port)
         except (OSError, TimeoutError):
             return False
@@ -411,14 +412,14 @@ class Client:
                     self._has_switch = False
             breaks = 1 if self.counters.orders > before else breaks + 1
             if breaks == 1 and not reason:
-                await asyncio.sleep(job_limits.CLUSTERD_SETTLED_S)
+                await asyncio.sleep(self._times.settled)
                 continue
             reason = reason or "ClusterD has ended the stream again and again"
             if breaks == 1 or reason != said:
                 self._log.info("clusterd_stream_lost", stream=rpc.name, reason=reason)
                 said = reason
-            pause = breaks * job_limits.CLUSTERD_PAUSE_S
-            await asyncio.sleep(min(pause, job_limits.CLUSTERD_PAUSE_MOST_S))
+            pause = breaks * self._times.pause
+            await asyncio.sleep(min(pause, self._times.pause_most))
 
     async def _orders(self, rpc: Rpc[Any, Any], request: Message) -> None:
         await self.read(rpc, request, functools.partial(self._arrived, rpc))
@@ -444,7 +445,7 @@ class Client:
             self.counters.orders += 1
             if rpc is rpcs.SIGNALS:
                 if isinstance(event, Signal) and event.strategy and IN_PLACE in event.extra_params:
-                    self._fragile = time.monotonic() + job_limits.CLUSTERD_FRAGILE_S
+                    self._fragile = time.monotonic() + self._times.fragile
                 self._life.ordered()
                 self._said = () if self._said == _TAKEN_OVER else self._said
             await self._take(event)
@@ -455,10 +456,10 @@ class Client:
         return news
 
 
-async def _end(channel: grpc.aio.Channel, answers: Collection[asyncio.Future[None]]) -> None:
+async def _end(channel: grpc.aio.Channel, answers: Collection[asyncio.Future[None]], seconds: float) -> None:
     """End a connection. Reports that ClusterD may have taken get their answers before."""
     if answers:
-        await asyncio.wait(answers, timeout=job_limits.CLUSTERD_REPORT_S)
+        await asyncio.wait(answers, timeout=seconds)
     await channel.close()
 
 

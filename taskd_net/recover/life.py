@@ -20,11 +20,49 @@ what came of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from taskd_net import job_limits
 from taskd_net.recover.codes import Code
+
+REGISTERS: Final = 3
+"""Registers before the client begins again with Init, as TaskD's client."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterdTimes:
+    """Times of a client of ClusterD, in seconds; no user sets them."""
+
+    call: float = 15.0
+    """Time for one call: ClusterD answers Register after 6 s where the kube API fails."""
+
+    report: float = 15.0
+    """Time for one report. ClusterD holds a second report back until the first one is read."""
+
+    init: float = 5.0
+    """Pause between two Inits, and two Registers, that fail, as TaskD's client waits."""
+
+    pause: float = 1.0
+    """Pause after a first stream that broke; each further one in a row adds as much."""
+
+    pause_most: float = 10.0
+    """The longest such pause, and the one after a health check without an answer."""
+
+    settled: float = 0.2
+    """Time from a subscription to the first report of a fault, and from the end of a stream for operations to the next.
+    ClusterD loses the ranks of a report in the first 0.1 s, while it resets the machine of the job."""
+
+    fragile: float = 6.0
+    """Time after changeStrategy recover-in-place in which a client ends no stream of signals: the end of one within 5 s
+    ends ClusterD, with the rounds of all jobs."""
+
+    health: float = 1.0
+    """Pause between two health checks, as TaskD's client."""
+
+    look: float = 1.0
+    """Pause between two connects to a ClusterD that could not be reached, and time for each of them. One that works
+    ends the pause: a ClusterD that is back gets its clients within 1.5 s."""
 
 
 class Step(Enum):
@@ -52,10 +90,12 @@ class Life:
 
     Args:
         off_again: seconds after which Init is tried again where ClusterD answers 403; None: it ends then.
+        times: of the client.
     """
 
-    def __init__(self, off_again: float | None = None) -> None:
+    def __init__(self, off_again: float | None = None, times: ClusterdTimes = ClusterdTimes()) -> None:
         self._off_again = off_again
+        self._times = times
         self._step = Step.INIT
         self._at = 0.0
         self._look: float | None = None
@@ -88,7 +128,7 @@ class Life:
         self._off = step is Step.INIT and code == Code.PROCESS_RESCHEDULE_OFF
         if step is Step.HEALTH_CHECK:
             if code == Code.OK:
-                self._go(Step.HEALTH_CHECK, now + job_limits.CLUSTERD_HEALTH_S)
+                self._go(Step.HEALTH_CHECK, now + self._times.health)
             else:
                 self.ended(now, unreachable=False)
         elif code == Code.OK:
@@ -97,7 +137,7 @@ class Life:
         elif step is Step.REGISTER:
             self._not_registered(now, code)
         elif code != Code.PROCESS_RESCHEDULE_OFF:
-            self._go(Step.INIT, now + job_limits.CLUSTERD_INIT_S)
+            self._go(Step.INIT, now + self._times.init)
         elif self._off_again is None:
             self._go(Step.END, now)
         else:
@@ -112,15 +152,15 @@ class Life:
             unreachable: there is no connection.
         """
         if step is Step.CONNECT:
-            self._away, self._look = True, now + job_limits.CLUSTERD_LOOK_S
+            self._away, self._look = True, now + self._times.look
             return
         health = step is Step.HEALTH_CHECK
-        pause = job_limits.CLUSTERD_PAUSE_MOST_S if health else job_limits.CLUSTERD_INIT_S
+        pause = self._times.pause_most if health else self._times.init
         self._wait(now, pause, unreachable=unreachable)
 
     def opened(self, now: float) -> None:
         """The stream stands."""
-        self._go(Step.HEALTH_CHECK, now + job_limits.CLUSTERD_HEALTH_S)
+        self._go(Step.HEALTH_CHECK, now + self._times.health)
 
     def heard(self) -> None:
         """A message has come over the stream: the next break is a first one."""
@@ -138,14 +178,14 @@ class Life:
         """
         round_over, self._has_order = self._has_order, False
         self._taken_over += not round_over
-        pause = min(self._taken_over * job_limits.CLUSTERD_PAUSE_S, job_limits.CLUSTERD_PAUSE_MOST_S)
+        pause = min(self._taken_over * self._times.pause, self._times.pause_most)
         self._go(Step.SUBSCRIBE, now if round_over else now + pause)
         return round_over
 
     def ended(self, now: float, *, unreachable: bool) -> None:
         """The stream has broken, or could not be opened."""
         self._breaks += 1
-        pause = min(self._breaks * job_limits.CLUSTERD_PAUSE_S, job_limits.CLUSTERD_PAUSE_MOST_S)
+        pause = min(self._breaks * self._times.pause, self._times.pause_most)
         self._wait(now, pause, unreachable=unreachable)
 
     def reached(self, now: float) -> None:
@@ -153,12 +193,12 @@ class Life:
         if self._away:
             self._go(Step.INIT, now)
         else:
-            self._look = now + job_limits.CLUSTERD_LOOK_S
+            self._look = now + self._times.look
 
     def _not_registered(self, now: float, code: int) -> None:
         self._registers += 1
-        again = code != Code.UN_INIT and self._registers < job_limits.CLUSTERD_REGISTERS
-        self._go(Step.REGISTER if again else Step.INIT, now + job_limits.CLUSTERD_INIT_S)
+        again = code != Code.UN_INIT and self._registers < REGISTERS
+        self._go(Step.REGISTER if again else Step.INIT, now + self._times.init)
         if not again:
             self._registers = 0
 
@@ -166,7 +206,7 @@ class Life:
         """Begin again after a pause."""
         self._registers, self._has_order = 0, False
         self._go(Step.INIT, now + pause)
-        self._away, self._look = unreachable, now + job_limits.CLUSTERD_LOOK_S
+        self._away, self._look = unreachable, now + self._times.look
 
     def _go(self, step: Step, at: float) -> None:
         self._step, self._at, self._look = step, at, None

@@ -27,7 +27,7 @@ from itertools import count
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
 
-from taskd_net import job_limits, limits, threads
+from taskd_net import limits, threads
 from taskd_net.codes import TaskdNetError
 from taskd_net.logger import late_logger
 from taskd_net.recover import mindio_process
@@ -39,11 +39,25 @@ PACKAGE: Final = "mindio_ttp"
 PORT: Final = "TTP_PORT"
 TORCH_AGENT_START: Final = "TORCH_AGENT_START"
 TIMEOUT_S: Final = 600
+"""Seconds that MindIO holds a stopped training without `HCCL_CONNECT_TIMEOUT`."""
 TIMEOUT_MOST_S: Final = 7200
+"""Seconds of that wait at most."""
 HOLD_MOST_S: Final = 3600
 """Seconds that MindIO takes as the time of an `on_global_rank` or a wait, at most. It refuses more."""
 PORT_MOST: Final = 65_535
+"""The highest TCP port."""
 SIZE_MOST: Final = 2**31 - 1
+"""The most processes of a training: int32."""
+
+CALL_S: Final = 30.0
+"""Seconds for one call of MindIO's controller, which returns at once: its process may be starting on a busy machine."""
+
+END_S: Final = 10.0
+"""Seconds that MindIO's controller has to end after an `exit`: it takes 5 s. Then its process is killed."""
+
+AGAIN_S: Final = 60.0
+"""Seconds that a process of MindIO's controller has lived if another one follows at once. One that ends sooner ends
+again, so the next one waits for a restart of the training."""
 
 GIVES_UP_S: Final = 60.0
 """Seconds after a fault that it has reported after which MindIO ends the training, where no order has come."""
@@ -64,11 +78,15 @@ class MindIO(Controller):
             `start` is due. A process that ends again and again is left until the next restart.
 
     Attributes:
+        end_s: seconds that its process has to end.
+        again_s: seconds that a process has lived if another one follows at once.
         loss: the reason for which the training processes have no controller; empty while they have one.
     """
 
     def __init__(self, lost: Callable[[bool], object] = lambda _: None) -> None:
         self._heard = lost
+        self.end_s = END_S
+        self.again_s = AGAIN_S
         self._process: _Process | None = None
         self._is_killed = False
         # A stop, or a checkpoint before the end, was ordered.
@@ -192,7 +210,7 @@ class MindIO(Controller):
     def close(self) -> None:
         """End it, if it was started."""
         if self._process is not None:
-            self._process.end(job_limits.MINDIO_END_S)
+            self._process.end(self.end_s)
             self._process = None
 
     def kill(self) -> None:
@@ -221,7 +239,7 @@ class MindIO(Controller):
         """The process has ended by itself."""
         self.lose(f"its process has ended with status {status}")
         _log.error("mindio_ended", status=status)
-        self._heard(seconds >= job_limits.MINDIO_AGAIN_S)
+        self._heard(seconds >= self.again_s)
 
 
 class _Process:
@@ -251,7 +269,7 @@ class _Process:
         self._began = time.monotonic()
         self._socket, there = socket.socketpair()
         # A process that is stopped reads nothing, and a call's time is over then.
-        limit = struct.pack("ll", math.ceil(job_limits.MINDIO_CALL_S), 0)
+        limit = struct.pack("ll", math.ceil(CALL_S), 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         command = [sys.executable, "-P", mindio_process.__file__, str(there.fileno()), str(os.getpid())]
         with ExitStack() as undo:
@@ -268,7 +286,7 @@ class _Process:
             undo.pop_all()
         self._send({"path": sys.path})
 
-    def ask(self, name: str, *arguments: Any, seconds: float = job_limits.MINDIO_CALL_S) -> int:
+    def ask(self, name: str, *arguments: Any, seconds: float = CALL_S) -> int:
         """Make a call. Returns its answer.
 
         Raises:
@@ -292,7 +310,7 @@ class _Process:
                 raise Refused(f"MindIO has failed in {name}: {answer['error']}")
             return int(answer["answer"])
 
-    def call(self, name: str, *arguments: Any, seconds: float = job_limits.MINDIO_CALL_S) -> None:
+    def call(self, name: str, *arguments: Any, seconds: float = CALL_S) -> None:
         """Make a call whose answer is to be 0.
 
         Raises:

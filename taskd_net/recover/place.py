@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from taskd_net import job_limits
 from taskd_net.address import Address
+
+PORT: Final = 8899
+"""TCP port of ClusterD."""
 
 VARIABLE: Final = "TASKD_NET_CLUSTERD_ADDR"
 
 
 def at_clusterd(host: str) -> str | None:
     """The address of ClusterD on a host, at its own port; None for an empty text."""
-    return str(Address(host.strip("[]"), job_limits.CLUSTERD_PORT)) if host else None
+    return str(Address(host.strip("[]"), PORT)) if host else None
 
 
 def _local(text: str) -> str | None:

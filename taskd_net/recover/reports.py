@@ -11,6 +11,7 @@ from taskd_net.untrusted import natural, shown
 from taskd_net.wire import recover_pb2 as wire
 
 RANK_MOST: Final = 2**31 - 1
+"""The highest rank: int32, as on the wire."""
 FAULT_TYPES: Final = (0, 1, 2)
 """Memory, other, network."""
 

@@ -24,7 +24,9 @@ def test_it_stands_by_while_another_process_leads(threads: ThreadPoolExecutor, m
     etcd.keys[leads] = KeyValue(key=leads, value=b'{"leader": "another"}', create_revision=1)
     monkeypatch.setenv("POD_IP", OWN_IP)
     monkeypatch.setenv("TASKD_NET_STATE", str(place))
-    monkeypatch.setattr(succession, "leader_of", lambda _, __, log: Leader(etcd, place, "this one", log))
+    monkeypatch.setattr(
+        succession, "leader_of", lambda _, __, log, limits: Leader(etcd, place, "this one", log, limits)
+    )
     assert api.init_taskd_manager({"job_id": "job"})
     result = threads.submit(api.start_taskd_manager)
     with BlockingNode(NodeConfig.worker(server_rank=0, rank=3, upstream=f"{OWN_IP}:9601")) as worker:

@@ -10,11 +10,12 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, distributions, job_limits, job_view, limits, observe_limits
+from taskd_net import Code, distributions, job_view, limits, observe_limits
 from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core import admission, router
 from taskd_net.core.ready import Kind
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.jobs import job, outbox, snapshot
 from taskd_net.jobs.plugins import profiling, stop_train
 from taskd_net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
@@ -31,6 +32,7 @@ def _seconds(value: float) -> str:
 
 
 _MIB: Final = 1024 * 1024
+_ETCD: Final = EtcdLimits()
 _NESTED: Final = ", ".join(_seconds(limits.ACK_TIMEOUT_S * router.ACK_TIMEOUT_PER_LEVEL**level) for level in range(3))
 
 FIGURES: Final = {
@@ -40,15 +42,15 @@ FIGURES: Final = {
         f"a report to a dead Manager within {_seconds(limits.ACK_TIMEOUT_S)}, later ones at once",
     ],
     "docs/high-availability.md": [
-        f"under a lease of {_seconds(job_limits.LEASE_S)} that it renews every {_seconds(job_limits.LEASE_RENEW_S)}",
-        f"sending {_seconds(job_limits.LEASE_MARGIN_S)} before its lease may have ended",
-        f"looks at the lease every {_seconds(job_limits.LEADER_LOOK_S)}",
-        f"leaves the lease to others for {_seconds(job_limits.STANDBY_YIELDS_S)} after that",
+        f"under a lease of {_seconds(_ETCD.lease_s)} that it renews every {_seconds(_ETCD.renew_s)}",
+        f"sending {_seconds(_ETCD.margin_s)} before its lease may have ended",
+        f"looks at the lease every {_seconds(_ETCD.look_s)}",
+        f"leaves the lease to others for {_seconds(_ETCD.yields_s)} after that",
         f"After {_seconds(outlook.UNSURE_S)}\nwithout a lease",
         f"after {_seconds(outlook.ALONE_S)} without any child",
-        f"waits up to {_seconds(job_limits.LEADER_GONE_S)} for the lease",
-        f"goes to the next one after {_seconds(job_limits.ETCD_TRY_S)}",
-        f"and round for {_seconds(job_limits.ETCD_CALL_S)} while the others elect",
+        f"waits up to {_seconds(_ETCD.gone_s)} for the lease",
+        f"goes to the next one after {_seconds(_ETCD.member_s)}",
+        f"and round for {_seconds(_ETCD.call_s)} while the others elect",
         f"leave it after {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
     ],
     "docs/api.md": [

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import Etcd, EtcdError
 from taskd_net.etcd.leader import LED, Leader
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
 from taskd_net.logger import get_logger
@@ -29,6 +31,9 @@ from taskd_net.wire import etcd_pb2 as wire
 from tests.etcd.double import Away
 
 T = TypeVar("T")
+
+LIMITS: Final = EtcdLimits(renew_s=0.0, again_s=0.0, look_s=0.0, gone_s=inf, commit_keys=2)
+"""Managers wait for their requests alone, and a commit takes several transactions."""
 
 PARTS: Final = 3
 """Parts of each commit; with two keys in a transaction it is staged, and takes six of them."""
@@ -175,7 +180,7 @@ class Player:
     def __init__(self, name: str, etcd: Gated, place: Place, play: Play) -> None:
         self.name = name
         self.etcd = etcd
-        leader = Leader(etcd, place, name, get_logger())
+        leader = Leader(etcd, place, name, get_logger(), LIMITS)
         self.keeping = EtcdKeeping(leader, "J", JobCounters(), get_logger(), lambda: None)
         self._play = play
         self.committed = 0

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.wire import etcd_pb2 as wire
 from tests.peers.mesh import free_address
@@ -84,14 +84,14 @@ async def test_member_that_is_away_is_passed_over() -> None:
         assert await renewed(await free_address(), other) == 5
 
 
-async def test_call_that_fails_ends_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_that_fails_ends_no_other_one() -> None:
     """They share a connection, whose member does not answer to either; the first one to fail leaves it."""
     async with member(waits) as one, member(renews) as other:
         client = EtcdClient(Place.parse(f"etcd://{one},{other}/taskd/J"))
         try:
             renewing = asyncio.create_task(client.keep_alive(wire.LeaseKeepAliveRequest(ID=7)))
             await asyncio.sleep(0)
-            monkeypatch.setattr(job_limits, "ETCD_TRY_S", 0.1)
+            client.limits = EtcdLimits(member_s=0.1)
             assert (await client.keep_alive(wire.LeaseKeepAliveRequest(ID=8))).ID == 8
             assert (await renewing).ID == 7
         finally:
@@ -105,9 +105,9 @@ async def test_refusal_is_an_answer() -> None:
         assert refused.value.rights
 
 
-async def test_requests_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "ETCD_CALL_S", 0.2)
-    client = EtcdClient(Place.parse(f"etcd://{await free_address()}/taskd/J"))
+async def test_requests_end_in_time() -> None:
+    place = Place.parse(f"etcd://{await free_address()}/taskd/J")
+    client = EtcdClient(place, limits=EtcdLimits(call_s=0.2))
     with pytest.raises(EtcdError, match="Range at 127"):
         await client.range(wire.RangeRequest(key=b"x"))
     await client.close()

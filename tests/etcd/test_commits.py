@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import job_limits
 from taskd_net.etcd.commits import PART, STAGED, Slices, pieces, steps, write_out
+from taskd_net.etcd.limits import EtcdLimits
 
 PARTS = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.none() | st.text("xyz", max_size=40), max_size=12)
 
@@ -26,17 +25,16 @@ def apply(values: dict[str, str], changes: tuple[tuple[str, str | None], ...]) -
 
 @given(st.lists(PARTS, max_size=5))
 def test_parts_of_any_length_are_read_as_they_were_written(commits: list[dict[str, str | None]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_limits, "ETCD_VALUE_CHARS", 7)
-        slices, values, wanted = Slices(), dict[str, str](), dict[str, str]()
-        for number, parts in enumerate(commits):
-            changes = slices.cut(parts)
-            assert len({name for name, _ in changes}) == len(changes), "etcd refuses a key that comes twice"
-            apply(values, tuple(changes))
-            wanted = {name: text for name, text in {**wanted, **parts}.items() if text is not None}
-            read, again = Slices.joined(values)
-            assert read == wanted, number
-            slices = again if number % 2 else slices
+    limits = EtcdLimits(value_chars=7)
+    slices, values, wanted = Slices(limits=limits), dict[str, str](), dict[str, str]()
+    for number, parts in enumerate(commits):
+        changes = slices.cut(parts)
+        assert len({name for name, _ in changes}) == len(changes), "etcd refuses a key that comes twice"
+        apply(values, tuple(changes))
+        wanted = {name: text for name, text in {**wanted, **parts}.items() if text is not None}
+        read, again = Slices.joined(values, limits)
+        assert read == wanted, number
+        slices = again if number % 2 else slices
 
 
 def test_small_commit_is_one_transaction() -> None:
@@ -45,10 +43,9 @@ def test_small_commit_is_one_transaction() -> None:
     assert only.changes == (("part/rest", "1"), ("part/agent/1", None))
 
 
-def test_large_commit_is_staged_and_counts_from_one_transaction_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
+def test_large_commit_is_staged_and_counts_from_one_transaction_on() -> None:
     changes = [(f"part/agent/{rank}", str(rank)) for rank in range(5)]
-    made = steps(changes, "5.1", "5.2")
+    made = steps(changes, "5.1", "5.2", EtcdLimits(commit_keys=2))
     assert [(each.follows, each.becomes) for each in made] == [
         *[("5.1", "5.1")] * 3,
         ("5.1", "5.2+3"),

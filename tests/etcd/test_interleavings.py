@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import count, product
-from math import inf
 from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from taskd_net import job_limits
 from taskd_net.etcd import leader
 from taskd_net.etcd.client import Etcd, EtcdClient, EtcdError
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import created, holds, written
 from taskd_net.wire import etcd_pb2 as wire
@@ -43,7 +42,7 @@ class OverDouble:
 
     async def end(self, lease: int) -> None:
         """Let so much time pass that every lease ends."""
-        self.etcd.now += job_limits.LEASE_S + 1.0
+        self.etcd.now += EtcdLimits().lease_s + 1.0
 
 
 class OverEtcd:
@@ -61,19 +60,10 @@ class OverEtcd:
             await self.etcd.revoke(wire.LeaseRevokeRequest(ID=lease))
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Managers wait for their requests alone, and a commit takes several transactions."""
-    for name in ("LEASE_RENEW_S", "ETCD_AGAIN_S", "LEADER_LOOK_S"):
-        monkeypatch.setattr(job_limits, name, 0.0)
-    monkeypatch.setattr(job_limits, "LEADER_GONE_S", inf)
-    monkeypatch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
-
-
 @given(STEPS)
 @example(REPLACED)
 @example(SLOW)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_one_history_whatever_happens(steps: list[Step]) -> None:
     played(steps)
 

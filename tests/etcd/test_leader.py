@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.etcd import leader as module
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore
 from taskd_net.job_view import JobCounters
@@ -25,11 +25,8 @@ from tests.polling import until
 PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renewals and attempts follow each other at once."""
-    for name in ("LEASE_RENEW_S", "ETCD_AGAIN_S", "LEADER_LOOK_S"):
-        monkeypatch.setattr(job_limits, name, 0.01)
+LIMITS = EtcdLimits(renew_s=0.01, again_s=0.01, look_s=0.01)
+"""Renewals and attempts follow each other at once."""
 
 
 @pytest.fixture
@@ -43,7 +40,7 @@ async def leaders() -> AsyncIterator[list[Leader]]:
 
 def leader(etcd: Double, name: str, made: list[Leader]) -> Leader:
     """A Manager's side of the lease."""
-    made.append(Leader(etcd, PLACE, name, get_logger()))
+    made.append(Leader(etcd, PLACE, name, get_logger(), LIMITS))
     return made[-1]
 
 
@@ -85,7 +82,7 @@ async def test_lease_that_ended_is_taken_again_where_nobody_has_led_meanwhile(le
     await first.take(0.0)
     number, store = first.number, EtcdStore(etcd, PLACE, "J", first.number)
     await store.open()
-    etcd.now += job_limits.LEASE_S
+    etcd.now += LIMITS.lease_s
     assert await soon(first.again(number))
     assert first.number > number and first.leaders == 2 and not first.lost.is_set()
     store.begin({"rest": "1"})
@@ -107,7 +104,7 @@ async def test_holder_that_learns_of_the_end_decides_nothing_until_it_leads_agai
     number = first.number
     assert first.decides()
     (lease,) = etcd.leases
-    etcd.leases[lease] = (etcd.now, job_limits.LEASE_S)
+    etcd.leases[lease] = (etcd.now, LIMITS.lease_s)
     away, etcd.range = etcd.range, never  # type: ignore[method-assign]
     await until(lambda: not first.decides())
     waits = asyncio.create_task(first.confirmed())
@@ -124,12 +121,12 @@ async def never(request: wire.RangeRequest) -> wire.RangeResponse:
 
 async def test_lease_is_not_taken_again_where_somebody_has_led(leaders: list[Leader]) -> None:
     etcd, told = Double(), asyncio.Event()
-    first = Leader(etcd, PLACE, "a", get_logger())
+    first = Leader(etcd, PLACE, "a", get_logger(), LIMITS)
     first.on_lost = told.set
     leaders.append(first)
     await first.take(0.0)
-    etcd.now += job_limits.LEASE_S
-    second = Leader(etcd, PLACE, "b", get_logger())
+    etcd.now += LIMITS.lease_s
+    second = Leader(etcd, PLACE, "b", get_logger(), LIMITS)
     await second.take(0.0)
     await second.give_back()
     await soon(told.wait())
@@ -153,7 +150,7 @@ async def test_commit_of_a_stranger_below_a_leader_that_stands_ends_it(leaders: 
 
 async def test_manager_that_ends_does_not_wait_for_the_lease() -> None:
     etcd = Double()
-    first = Leader(etcd, PLACE, "a", get_logger())
+    first = Leader(etcd, PLACE, "a", get_logger(), LIMITS)
     keeping = EtcdKeeping(first, "J", JobCounters(), get_logger(), lambda: None)
     assert await keeping.load(0.0, dict) is None
     assert await soon(keeping.save(0.0, {"rest": "1"}))

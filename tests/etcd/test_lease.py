@@ -5,18 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import job_limits
 from taskd_net.etcd.lease import Lease
+from taskd_net.etcd.limits import EtcdLimits
 
+LIMITS = EtcdLimits()
 SECONDS = st.floats(0.0, 20.0)
 
 
 def test_holder_stops_before_the_lease_may_have_ended() -> None:
     lease = Lease(1, 7, 5.0, sent=100.0)
-    assert lease.decides(100.0 + 5.0 - job_limits.LEASE_MARGIN_S - 0.001)
-    assert not lease.decides(100.0 + 5.0 - job_limits.LEASE_MARGIN_S)
+    assert lease.decides(100.0 + 5.0 - LIMITS.margin_s - 0.001)
+    assert not lease.decides(100.0 + 5.0 - LIMITS.margin_s)
     assert not lease.decides(108.0), "a process that was stopped for 8 s"
-    assert lease.renews == 100.0 + job_limits.LEASE_RENEW_S
+    assert lease.renews == 100.0 + LIMITS.renew_s
 
 
 def test_confirmation_that_comes_late_counts_from_its_sending() -> None:
@@ -38,4 +39,4 @@ def test_two_leaders_never_decide_at_one_time(renewals: list[tuple[float, float]
 
 
 def test_lease_outlasts_a_renewal_that_takes_as_long_as_a_request_may() -> None:
-    assert job_limits.LEASE_RENEW_S + job_limits.ETCD_CALL_S <= job_limits.LEASE_S - job_limits.LEASE_MARGIN_S
+    assert LIMITS.renew_s + LIMITS.call_s <= LIMITS.lease_s - LIMITS.margin_s

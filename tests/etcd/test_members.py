@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from taskd_net import Node, NodeConfig, Retry, job_limits
+from taskd_net import Node, NodeConfig, Retry
 from taskd_net.body import Body
+from taskd_net.etcd.limits import EtcdLimits
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, Member, Outage, etcd_members
 from tests.etcd.traffic import Traffic
@@ -25,6 +26,8 @@ from tests.polling import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
+LIMITS = EtcdLimits()
+
 MANY = "1000"
 """Restarts that the job has: more than rounds of a test."""
 
@@ -34,10 +37,10 @@ AWAY_S = 60.0
 BUSY_S = 2.0
 """Seconds that a busy machine may take longer."""
 
-RETRY_S = job_limits.ETCD_TRY_S + job_limits.ETCD_AGAIN_S
+RETRY_S = LIMITS.member_s + LIMITS.again_s
 """Seconds from the moment at which etcd takes puts again until a commit has reached it, at most."""
 
-UNNOTICED_S = job_limits.ETCD_CALL_S - RETRY_S
+UNNOTICED_S = LIMITS.call_s - RETRY_S
 """Seconds for which etcd may take no puts, unnoticed. An election takes 1 to 2 s, and more on a busy machine."""
 
 
@@ -104,7 +107,7 @@ async def test_end_of_each_member_in_turn_is_not_noticed(tmp_path: Path, figures
             await each.ready()
             await each.catches_up(others)
             # One fault at a time: the lease was renewed for the last time before the election, or is being renewed.
-            await asyncio.sleep(job_limits.LEASE_RENEW_S + 2 * RETRY_S)
+            await asyncio.sleep(LIMITS.renew_s + 2 * RETRY_S)
         code, output, _ = await run("job", "--at", job.mgr.address, "--json")
         found = json.loads(output)
         noticed = sum(seconds > UNNOTICED_S for seconds in outages)
@@ -148,7 +151,7 @@ async def test_leader_decides_nothing_while_all_members_are_away(
         waits = asyncio.create_task(job.round())
         await job.mgr.said("leader_decides_nothing")
         said = time.monotonic() - gone
-        assert said < job_limits.LEASE_S + BUSY_S
+        assert said < LIMITS.lease_s + BUSY_S
         code, output, _ = await run("job", "--at", job.mgr.address)
         assert code == 1 and "DECIDES NOTHING" in output
         assert (await run("health", "--at", job.mgr.address))[0] == 0
@@ -170,7 +173,7 @@ async def test_leader_decides_nothing_while_all_members_are_away(
         found = json.loads(output)
         assert (code, found["counters"]["rounds"], found["counters"]["lost"]) == (0, 3, 0)
         assert found["restarts_left"] == int(MANY) - 3
-    figures.add("away", f"{how}: the leader says after", said, "s", at_most=job_limits.LEASE_S + BUSY_S)
+    figures.add("away", f"{how}: the leader says after", said, "s", at_most=LIMITS.lease_s + BUSY_S)
     figures.add("away", "and goes on, when they are back, in", again, "s")
     figures.add("away", "messages below one Proxy:", traffic.sent)
     figures.add("away", "of these failed:", traffic.failed, at_most=0)

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Code, Node, NodeConfig, job_limits
+from taskd_net import Code, Node, NodeConfig
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdClient, LeaseEnded
 from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore, require_job
 from taskd_net.logger import get_logger
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.wire import etcd_pb2 as wire
 from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
@@ -83,15 +85,14 @@ async def test_manager_goes_on_where_the_one_before_was(tmp_path: Path) -> None:
 
 
 async def test_manager_goes_on_after_etcd_was_away_for_longer_than_the_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody else has led meanwhile. Until then it decides nothing, and the mesh carries messages."""
-    for name, seconds in (("LEASE_S", 2), ("LEASE_RENEW_S", 0.4), ("ETCD_CALL_S", 1.0)):
-        monkeypatch.setattr(job_limits, name, seconds)
+    limits = ManagerLimits(etcd=EtcdLimits(lease_s=2, renew_s=0.4, call_s=1.0))
     async with etcd_server(tmp_path) as etcd:
         settings = ManagerConfig(job_id="J", state=f"etcd://{etcd.address}/taskd/J", reset_file=str(tmp_path / "none"))
         async with (
-            managed(settings) as (root, manager),
+            managed(settings, limits=limits) as (root, manager),
             Node(agent_of(root, 0)) as node,
             Node(agent_of(root, 1)) as other,
         ):
@@ -103,7 +104,7 @@ async def test_manager_goes_on_after_etcd_was_away_for_longer_than_the_lease(
             waits = asyncio.create_task(Leaf(other).register())
             assert (await node.send("x", to="Agent/1", timeout=SOON)).ok
             assert (await other.receive()).body == "x"
-            await asyncio.sleep(job_limits.LEASE_S)  # etcd ends the lease as soon as it goes on
+            await asyncio.sleep(limits.etcd.lease_s)  # etcd ends the lease as soon as it goes on
             assert not waits.done()
             etcd.process.send_signal(signal.SIGCONT)
             await soon(waits)
@@ -145,12 +146,12 @@ def agent_of(root: Node, rank: int) -> NodeConfig:
     return NodeConfig.agent(server_rank=rank, upstream=str(root.address))
 
 
-async def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "ETCD_CALL_S", 1.0)
+async def test_nobody_at_the_address_is_one_line() -> None:
+    limits = ManagerLimits(etcd=EtcdLimits(call_s=1.0))
     state = f"etcd://127.0.0.1:{free_port()}/taskd/J"
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as root:
         with pytest.raises(ConfigError, match=r"expected an etcd that answers, but KV/Range at 127\.0\.0\.1"):
-            await Manager(root, ManagerConfig(job_id="J", state=state)).start()
+            await Manager(root, ManagerConfig(job_id="J", state=state), limits=limits).start()
 
 
 async def test_prefix_with_keys_or_values_that_are_no_text_is_one_line(tmp_path: Path) -> None:

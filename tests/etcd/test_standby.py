@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from taskd_net import Node, NodeConfig, job_limits
+from taskd_net import Node, NodeConfig
 from taskd_net.address import Address
 from taskd_net.body import Body
+from taskd_net.etcd.limits import EtcdLimits
 from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
@@ -111,7 +112,7 @@ async def test_standby_answers_and_follows_a_leader_that_ends_at_once(tmp_path: 
         assert await leads.exit_code() == 0
         ended = loop.time()
         await stands.said(LEADS)
-        assert loop.time() - ended < job_limits.LEASE_S - 1.0, "it need not wait for the end of the lease"
+        assert loop.time() - ended < EtcdLimits().lease_s - 1.0, "it need not wait for the end of the lease"
         assert term(await go(agent)) > term(before)
 
 

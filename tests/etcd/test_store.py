@@ -9,23 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import job_limits
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, Deposed, EtcdStore, created, require_job
 from taskd_net.logger import get_logger
 from tests.etcd.double import Double
 
 PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
+LIMITS = EtcdLimits()
 
 
-async def leads(etcd: Double, name: str) -> EtcdStore:
+async def leads(etcd: Double, name: str, limits: EtcdLimits = LIMITS) -> EtcdStore:
     """The store of a Manager that has just begun to lead."""
     leader = Leader(etcd, PLACE, name, get_logger())
     assert await leader._claim(created(PLACE.key(LEADER), 0)) is None
-    return EtcdStore(etcd, PLACE, "J", leader.number)
+    return EtcdStore(etcd, PLACE, "J", leader.number, limits)
 
 
 async def committed(store: EtcdStore, parts: dict[str, str | None], attempts: int = 20) -> None:
@@ -40,10 +41,8 @@ async def committed(store: EtcdStore, parts: dict[str, str | None], attempts: in
                 raise
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit of three keys takes several transactions."""
-    monkeypatch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
+SMALL = EtcdLimits(commit_keys=2)
+"""A commit of three keys takes several transactions."""
 
 
 async def test_what_was_committed_is_read_by_the_next_leader() -> None:
@@ -53,7 +52,7 @@ async def test_what_was_committed_is_read_by_the_next_leader() -> None:
     await committed(first, {"rest": "1", "agent/1": "a", "agent/2": "b", "agent/": "c"})
     await committed(first, {"agent/": None})
     await committed(first, {"rest": "2", "agent/1": None})
-    etcd.now += job_limits.LEASE_S
+    etcd.now += LIMITS.lease_s
     second = await leads(etcd, "b")
     assert await second.open() == {"rest": "2", "agent/2": "b"}
 
@@ -63,13 +62,13 @@ async def test_leader_that_was_replaced_commits_nothing() -> None:
     first = await leads(etcd, "a")
     await first.open()
     await committed(first, {"rest": "1"})
-    etcd.now += job_limits.LEASE_S
+    etcd.now += LIMITS.lease_s
     second = await leads(etcd, "b")
     await second.open()
     with pytest.raises(Deposed, match='"leader": "b"'):
         await committed(first, {"rest": "of a"})
     await committed(second, {"rest": "2"})
-    etcd.now += job_limits.LEASE_S
+    etcd.now += LIMITS.lease_s
     assert await (await leads(etcd, "c")).open() == {"rest": "2"}
 
 
@@ -82,16 +81,15 @@ async def test_late_attempt_of_an_answered_commit_changes_nothing() -> None:
     await committed(store, {"rest": "2"})
     (late,) = etcd.delayed
     assert not etcd.carry_out(late).succeeded
-    etcd.now += job_limits.LEASE_S
+    etcd.now += LIMITS.lease_s
     assert await (await leads(etcd, "b")).open() == {"rest": "2"}
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("last", range(9))
 async def test_large_commit_of_a_leader_that_dies_is_there_as_a_whole_or_not_at_all(last: int) -> None:
     """The commit has 3 pieces: 8 transactions, of which the fourth one counts."""
     etcd = Double()
-    first = await leads(etcd, "a")
+    first = await leads(etcd, "a", SMALL)
     await first.open()
     before = {f"agent/{rank}": "old" for rank in range(2)}
     await committed(first, dict(before))
@@ -103,8 +101,8 @@ async def test_large_commit_of_a_leader_that_dies_is_there_as_a_whole_or_not_at_
     else:
         await committed(first, dict(after))
     etcd.answers = []
-    etcd.now += job_limits.LEASE_S
-    second = await leads(etcd, "b")
+    etcd.now += LIMITS.lease_s
+    second = await leads(etcd, "b", SMALL)
     assert await second.open() == (after if last >= 4 else before)
     await committed(second, {"agent/9": "next"})
     assert not [key for key in etcd.keys if b"/staged/" in key] or last < 4
@@ -123,7 +121,7 @@ def test_any_order_of_two_leaders_and_of_answers(plays: list[tuple[str, dict[str
 
     async def play() -> None:
         etcd = Double()
-        stores = [await leads(etcd, "a")]
+        stores = [await leads(etcd, "a", SMALL)]
         held = dict(await stores[0].open())
         unclear: dict[str, str | None] | None = None
         for what, parts, answers in plays:
@@ -132,8 +130,8 @@ def test_any_order_of_two_leaders_and_of_answers(plays: list[tuple[str, dict[str
                 etcd.carry_out(etcd.delayed.pop(0))
             elif what == "end":
                 etcd.answers = []
-                etcd.now += job_limits.LEASE_S
-                stores.append(await leads(etcd, "b"))
+                etcd.now += LIMITS.lease_s
+                stores.append(await leads(etcd, "b", SMALL))
                 read = await stores[-1].open()
                 assert read in (held, _after(held, unclear))
                 held, unclear = read, None
@@ -155,12 +153,10 @@ def test_any_order_of_two_leaders_and_of_answers(plays: list[tuple[str, dict[str
                 except EtcdError:
                     """Still unclear."""
         etcd.answers = []
-        etcd.now += job_limits.LEASE_S
-        assert await (await leads(etcd, "z")).open() in (held, _after(held, unclear))
+        etcd.now += LIMITS.lease_s
+        assert await (await leads(etcd, "z", SMALL)).open() in (held, _after(held, unclear))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_limits, "ETCD_COMMIT_KEYS", 2)
-        asyncio.run(play())
+    asyncio.run(play())
 
 
 def _after(held: dict[str, str], parts: dict[str, str | None] | None) -> dict[str, str]:

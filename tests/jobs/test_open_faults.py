@@ -19,8 +19,9 @@ from taskd_net.jobs.events import (
     Subscribed,
     SwitchNic,
 )
-from taskd_net.jobs.job import CONTROLLER_S, FAULT_UNREPORTED_S
+from taskd_net.jobs.job import CONTROLLER_S
 from taskd_net.jobs.open_faults import OpenFaults
+from taskd_net.jobs.snapshot import FAULT_UNREPORTED_S
 from taskd_net.jobs.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 

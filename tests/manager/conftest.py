@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 import watchfiles.main
 
-from taskd_net.manager import watching
-
 
 @pytest.fixture
 async def watched(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[Path]:
-    """The folders that are watched, each when its watch has begun. No look at a file comes by time alone."""
-    monkeypatch.setattr(watching, "LOOK_S", 3600.0)
+    """The folders that are watched, each when its watch has begun."""
     real: Any = vars(watchfiles.main)["RustNotify"]
     loop = asyncio.get_running_loop()
     folders = asyncio.Queue[Path]()

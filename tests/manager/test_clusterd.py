@@ -3,23 +3,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from taskd_net import job_limits, profiling_switch
+from taskd_net import profiling_switch
 from taskd_net.body import Body
 from taskd_net.job_view import ClusterdView
-from taskd_net.jobs import job
+from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.recover import rpcs
 from taskd_net.recover.controller import HandlerController, Reports
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
-from tests.manager.cluster import agent, leaves, managed, worker
+from tests.manager import cluster
+from tests.manager.cluster import agent, leaves, worker
 from tests.peers.clusterd import ClusterD
 from tests.polling import until
 
@@ -28,11 +33,13 @@ pytestmark = pytest.mark.oldest
 FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
 
 
+QUICK = ManagerLimits(clusterd=ClusterdTimes(init=0.25, pause=0.05, look=0.05), off_s=1.5, reply_pause_s=0.05)
+managed = partial(cluster.managed, limits=QUICK)
+
+
 @pytest.fixture
 def clusterd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ClusterD]:
     monkeypatch.setenv(profiling_switch.PATH, str(tmp_path / "profilingSwitch"))
-    for name in ("CLUSTERD_INIT", "CLUSTERD_OFF", "CLUSTERD_PAUSE", "CLUSTERD_LOOK", "REPLY_PAUSE"):
-        monkeypatch.setattr(job_limits, f"{name}_S", getattr(job_limits, f"{name}_S") / 20)
     with ClusterD() as server:
         yield server
 
@@ -464,11 +471,11 @@ async def test_ranks_that_the_stop_does_not_name_are_reported_again(clusterd: Cl
 
 
 async def test_a_fault_that_no_framework_reports_is_reported_by_the_manager(
-    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+    clusterd: ClusterD,
 ) -> None:
-    monkeypatch.setattr(job, "FAULT_UNREPORTED_S", 0.5)
+    limits = replace(QUICK, job=JobTimes(unreported=0.5))
     async with (
-        managed(config(clusterd, nodes=2, processes_per_node=2)) as (node, _),
+        managed(config(clusterd, nodes=2, processes_per_node=2), limits=limits) as (node, _),
         leaves(node, agent(1)) as (one,),
     ):
         await one.register()

@@ -17,8 +17,8 @@ from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import FaultType
 from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE, FaultRules
-from taskd_net.manager import watching
 from taskd_net.manager.fault_folder import FaultFolder, read_folder
+from taskd_net.manager.watching import LOOK_S
 from tests.fault_levels.scene import CODES, L1, L5, files
 from tests.polling import PATIENCE_S, until
 
@@ -64,10 +64,10 @@ def swap(folder: Path, version: str, contents: Mapping[str, bytes]) -> None:
 
 
 @asynccontextmanager
-async def following(folder: FaultFolder) -> AsyncIterator[asyncio.Queue[FaultRules]]:
+async def following(folder: FaultFolder, every: float = LOOK_S) -> AsyncIterator[asyncio.Queue[FaultRules]]:
     """The rules of a folder, each when they have changed."""
     rules: asyncio.Queue[FaultRules] = asyncio.Queue()
-    task = asyncio.create_task(folder.follow(rules.put_nowait))
+    task = asyncio.create_task(folder.follow(rules.put_nowait, every))
     try:
         yield rules
         assert not task.done()
@@ -115,7 +115,6 @@ async def test_by_setting_a_change_waits_for_the_end_of_the_period(
     told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the file system tells of it; and where it does not tell, without the setting."""
-    monkeypatch.setattr(watching, "LOOK_S", 0.01)
     now = [1000.0]
     monkeypatch.setattr("taskd_net.manager.fault_folder.monotonic", lambda: now[0])
     if not told:
@@ -130,7 +129,7 @@ async def test_by_setting_a_change_waits_for_the_end_of_the_period(
             return found
 
     put(tmp_path, {**files(), POLL_FILE: b"30"})
-    async with following(Counted(str(tmp_path), Lines(), watch=not told)) as rules:
+    async with following(Counted(str(tmp_path), Lines(), watch=not told), every=0.01) as rules:
         await soon(rules)
         put(tmp_path, files(MOVED))
         now[0] += 29.9

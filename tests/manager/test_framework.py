@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from taskd_net.jobs import job
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import HandlerController, Reports
 from tests.manager.cluster import agent, leaves, managed
@@ -51,12 +51,15 @@ async def test_controller_that_fails_or_hangs_ends_nothing(
             raise RuntimeError("no port")
 
     try:
-        async with managed(JOB, framework=Hanging()) as (node, _), leaves(node, agent(0), agent(1)) as (zero, one):
+        limits = ManagerLimits(controller_s=2.0)
+        async with (
+            managed(JOB, framework=Hanging(), limits=limits) as (node, _),
+            leaves(node, agent(0), agent(1)) as (zero, one),
+        ):
             for each in (zero, one):
                 await each.register()
                 await each.command()
             await until(started.is_set)
-            monkeypatch.setattr(job, "CONTROLLER_S", 0.05)
             await one.fault(3)
             assert (await zero.command()).code == 208
             await until(lambda: "TimeoutError" in caplog.text)

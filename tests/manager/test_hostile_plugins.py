@@ -15,8 +15,9 @@ import pytest
 from taskd_net import Node
 from taskd_net.jobs.plugins import Progress
 from taskd_net.jobs.snapshot import Snapshot
-from taskd_net.manager import Manager, ManagerConfig, loading
+from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.guarded import FAILURES
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.threads import OwnThread
 from tests.cli.processes import Command, Daemon
 from tests.manager.cluster import Leaf, agent, leaves, managed
@@ -210,7 +211,6 @@ async def test_call_that_computes_without_end_is_interrupted() -> None:
 async def test_plugin_that_hangs_when_it_is_loaded_is_refused_and_the_others_are_there(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(loading, "LOAD_S", 5.0)
     release: list[Any] = []
     monkeypatch.setattr("builtins._hangs_for_a_test", release, raising=False)
     hang = "import builtins, threading\ngate = threading.Event()\nbuiltins._hangs_for_a_test.append(gate)\n"
@@ -219,7 +219,7 @@ async def test_plugin_that_hangs_when_it_is_loaded_is_refused_and_the_others_are
     tmp_path.joinpath("a.py").write_text(text)
     tmp_path.joinpath("b.py").write_text(source("Good", {"STEP": "self.state.calls.append(1)"}))
     async with (
-        managed(ManagerConfig(job_id="J", plugins=str(tmp_path))) as (node, manager),
+        managed(ManagerConfig(job_id="J", plugins=str(tmp_path)), limits=ManagerLimits(load_s=5.0)) as (node, manager),
         leaves(node, agent(0)) as (zero,),
     ):
         assert [plugin.name for plugin in manager.job.plugins][-1] == "Good"

@@ -13,7 +13,6 @@ from taskd_net.codes import ConfigError
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.state import NewerRelease
 from taskd_net.logger import get_logger
-from taskd_net.manager import keeping as manager_keeping
 from taskd_net.manager.keeping import AGAIN_S, Keeping
 from taskd_net.manager.store import Store
 
@@ -125,10 +124,10 @@ async def test_removed_file_that_cannot_be_made_again_is_written_later(tmp_path:
 async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager_keeping, "STORE_S", 0.05)
     counters, hangs = JobCounters(), threading.Event()
     kept = keeping(tmp_path / "state", counters)
     await kept.load(0.0, dict)
+    kept.patience = 0.05
     write: Callable[[Store, Mapping[str, str | None]], None] = Store.write
     writes: list[int] = []
 
@@ -141,7 +140,7 @@ async def test_disk_that_hangs_delays_a_commit_for_a_bounded_time(
     for now in (1.0, 10.0, 20.0):
         await kept.save(now, {f"agent/{now:g}": "a"})
     assert (counters.durable, counters.store_failures) == (False, 3)
-    monkeypatch.setattr(manager_keeping, "STORE_S", 5.0)
+    kept.patience = 5.0
     hangs.set()
     while kept._thread.busy:
         await kept._thread.call(bool, 5.0)

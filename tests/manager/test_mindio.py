@@ -14,7 +14,7 @@ import pytest
 
 from taskd_net import Node
 from taskd_net.manager import ManagerConfig
-from taskd_net.manager import clusterd as manager_clusterd
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.recover import rpcs
 from taskd_net.wire import recover_pb2 as wire
 from tests import mindio as double
@@ -224,11 +224,10 @@ async def test_without_clusterd_the_survivors_save_their_checkpoint(job: double.
 
 
 async def test_the_survivors_save_their_checkpoint_where_clusterd_sends_no_order(
-    job: double.Job, clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
+    job: double.Job, clusterd: ClusterD
 ) -> None:
-    monkeypatch.setattr(manager_clusterd, "MINDIO_CHECKPOINT_S", 0.2)
     config = ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on")
-    async with managed(config):
+    async with managed(config, limits=ManagerLimits(checkpoint_s=0.2)):
         await trains(job)
         job.kill(3)
         await until(lambda: job.states[:3] == ["saved"] * 3, LONG_S)

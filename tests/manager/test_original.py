@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, Node, NodeConfig
-from taskd_net.jobs import records
 from taskd_net.jobs.events import Event, Signal
+from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from tests.api.conftest import SOON, until
 from tests.peers.original.applications import OriginalAgent, Stage
 
@@ -53,13 +54,15 @@ class Job:
 
 
 @contextmanager
-def deciding(config: ManagerConfig, listen: str = "127.0.0.1:0") -> Iterator[Job]:
+def deciding(
+    config: ManagerConfig, listen: str = "127.0.0.1:0", limits: ManagerLimits = ManagerLimits()
+) -> Iterator[Job]:
     """A job whose Manager runs."""
     with BlockingNode(NodeConfig.mgr(listen=listen, confirms=True)) as node:
 
         async def start(inner: Node) -> Job:
             signals = asyncio.Queue[Event]()
-            manager = Manager(inner, config, signals=signals if config.clusterd else None)
+            manager = Manager(inner, config, signals=signals if config.clusterd else None, limits=limits)
             return Job(node, await manager.start(), signals)
 
         job = node.run(start)
@@ -104,16 +107,16 @@ def test_a_fault_is_one_round(others: Others) -> None:
 def test_an_agent_that_says_nothing_after_an_absence_of_the_manager_is_silent(
     others: Others, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "AGENT_SILENT_S", 2.0)
+    limits = ManagerLimits(job=JobTimes(silent=2.0))
     config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
-    with deciding(config) as job:
+    with deciding(config, limits=limits) as job:
         zero, one = (others(job, rank) for rank in range(2))
         for each in (zero, one):
             until(lambda each=each: each.application.calls == [("start", 3)])  # type: ignore[misc]
         address = job.node.address or ""
         assert job.manager.view().agents_silent == 0
     monkeypatch.setattr(one.application, "tick", list)
-    with deciding(config, address) as job:
+    with deciding(config, address, limits) as job:
 
         def silent() -> bool:
             view = job.manager.view()

@@ -18,9 +18,9 @@ from uuid import uuid4
 import pytest
 
 import taskd_net
-from taskd_net import job_limits
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.recover.controller import ACTIONS, Handler, HandlerController, Reports
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
@@ -139,11 +139,11 @@ async def live(leaf: Leaf, seen: Seen, faulty: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def job(address: str, seen: Seen, faulty: str) -> AsyncIterator[None]:
+async def job(address: str, seen: Seen, faulty: str, limits: ManagerLimits = ManagerLimits()) -> AsyncIterator[None]:
     """A job of two nodes with a Worker each."""
     config = ManagerConfig(job_id="demo", clusterd_addr=address, fault_recover="on", nodes=2, processes_per_node=2)
     async with (
-        managed(config, framework=framework(seen)) as (node, _),
+        managed(config, framework=framework(seen), limits=limits) as (node, _),
         leaves(node, agent(0), agent(1), worker(0, 0), worker(0, 1), worker(1, 2), worker(1, 3)) as nodes,
     ):
         for one in nodes[:2]:
@@ -184,13 +184,20 @@ async def events(process: Process) -> AsyncIterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-async def play(name: str, faulty: str = "", *options: str, slow: bool = False, mute: bool = False) -> Seen:
+async def play(
+    name: str,
+    faulty: str = "",
+    *options: str,
+    slow: bool = False,
+    mute: bool = False,
+    limits: ManagerLimits = ManagerLimits(),
+) -> Seen:
     """Play a scenario of the stand-in to its end."""
     seen, address = Seen(slow=slow, mute=mute), f"127.0.0.1:{free_port()}"
     async with (
         clusterd(address, SCENARIOS / f"{name}.yaml", *options) as process,
         asyncio.timeout(END_S),
-        job(address, seen, faulty),
+        job(address, seen, faulty, limits),
     ):
         async for event in events(process):
             if event["event"] == "moved":
@@ -267,9 +274,8 @@ async def test_a_stress_test_that_finds_a_fault_ends_in_a_recovery() -> None:
 
 
 @pytest.mark.long
-async def test_a_manager_asks_again_where_recovery_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_limits, "CLUSTERD_OFF_S", 1.0)
-    seen = await play("switched-on-later")
+async def test_a_manager_asks_again_where_recovery_is_off() -> None:
+    seen = await play("switched-on-later", limits=ManagerLimits(off_s=1.0))
     assert seen.calls == [*STOPPED, "change_strategy recover"]
     assert seen.commands == ["203 Agent/1"]
 

@@ -11,10 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import job_limits, profiling_switch
+from taskd_net import profiling_switch
 from taskd_net.jobs.epochs import LEFT, NEW, RUNNING, Part
 from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.recover import rpcs
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.wire import recover_pb2 as wire
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
@@ -23,11 +25,12 @@ from tests.polling import until
 FAULTS = [wire.FaultRank(rankId="1", faultType="1")]
 
 
+QUICK = ManagerLimits(clusterd=ClusterdTimes(init=0.25, pause=0.05, look=0.05, fragile=0.3), reply_pause_s=0.05)
+
+
 @pytest.fixture
 def clusterd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ClusterD]:
     monkeypatch.setenv(profiling_switch.PATH, str(tmp_path / "profilingSwitch"))
-    for name in ("CLUSTERD_INIT", "CLUSTERD_PAUSE", "CLUSTERD_LOOK", "CLUSTERD_FRAGILE", "REPLY_PAUSE"):
-        monkeypatch.setattr(job_limits, f"{name}_S", getattr(job_limits, f"{name}_S") / 20)
     with ClusterD() as server:
         yield server
 
@@ -71,7 +74,7 @@ async def training(clusterd: ClusterD, timeout: float = 60.0) -> AsyncIterator[J
         job_id="J", clusterd_addr=address, fault_recover="on", in_place=True, in_place_timeout=timeout
     )
     async with (
-        managed(config) as (node, manager),
+        managed(config, limits=QUICK) as (node, manager),
         leaves(node, agent(1), worker(0, 0), worker(1, 1)) as (agent1, *workers),
     ):
         await agent1.register()

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from taskd_net import job_limits, profiling_switch
+from taskd_net import profiling_switch
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, EtcdStore, created
@@ -24,8 +24,10 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Outcome
 from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.store import Store
 from taskd_net.recover import rpcs
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.wire import etcd_pb2
 from tests.etcd.double import Double
 from tests.jobs.scene import CLUSTERD
@@ -86,14 +88,14 @@ def reported(outcomes: list[Outcome]) -> list[dict[int, int]]:
 @pytest.fixture
 def clusterd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ClusterD]:
     monkeypatch.setenv(profiling_switch.PATH, str(tmp_path / "profilingSwitch"))
-    monkeypatch.setattr(job_limits, "CLUSTERD_PAUSE_S", job_limits.CLUSTERD_PAUSE_S / 20)
     with ClusterD() as server:
         yield server
 
 
 async def test_the_next_manager_goes_on_with_a_round_of_0_2_0(clusterd: ClusterD, state: Path) -> None:
     config = ManagerConfig(job_id="J", clusterd_addr=clusterd.address, fault_recover="on", state=str(state))
-    async with managed(config) as (node, _), leaves(node, agent(1)) as (one,):
+    limits = ManagerLimits(clusterd=ClusterdTimes(pause=0.05))
+    async with managed(config, limits=limits) as (node, _), leaves(node, agent(1)) as (one,):
         body = await one.command()
         (given_up,) = await asyncio.to_thread(clusterd.wait_for, rpcs.RECOVER_STRATEGY)
         (fault,) = await asyncio.to_thread(clusterd.wait_for, rpcs.PROCESS_FAULT)

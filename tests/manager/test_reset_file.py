@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from taskd_net.logger import get_logger
-from taskd_net.manager import ManagerConfig, watching
+from taskd_net.manager import ManagerConfig
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.reset_file import ResetFile
 from tests.manager.cluster import SOON, agent, leaves, managed
 from tests.polling import until
@@ -47,12 +48,12 @@ def test_only_changes_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("reset_file_unreadable") == 2, "a file that is there, and that nobody can open"
 
 
-async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path) -> None:
+    limits = ManagerLimits(look_s=0.01)
     path = tmp_path / "reset.json"
     path.write_text('{"RetryTime": 2}')
     config = ManagerConfig(job_id="J", reset_file=str(path), state=str(tmp_path / "state"))
-    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+    async with managed(config, limits=limits) as (node, manager), leaves(node, agent(0)) as (zero,):
         await zero.register()
         assert (await zero.command()).code == 210
         await until(lambda: manager.view().retry_time == 2)
@@ -61,7 +62,7 @@ async def test_a_change_is_a_round_and_the_first_value_is_none(tmp_path: Path, m
         restart = await zero.command()
         assert (restart.code, restart.message) == (208, "2")
     path.write_text('{"RetryTime": 3}')
-    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+    async with managed(config, limits=limits) as (node, manager), leaves(node, agent(0)) as (zero,):
         restart = await zero.command()
         assert (restart.code, restart.message) == (208, "1"), "changed while no Manager was there"
 
@@ -84,7 +85,10 @@ async def test_update_of_the_volume_is_a_round_at_once(watched: asyncio.Queue[Pa
                 """Another file's."""
 
     config = ManagerConfig(job_id="J", reset_file=str(folder / "reset.json"))
-    async with managed(config) as (node, manager), leaves(node, agent(0)) as (zero,):
+    async with (
+        managed(config, limits=ManagerLimits(look_s=3600.0)) as (node, manager),
+        leaves(node, agent(0)) as (zero,),
+    ):
         await zero.register()
         assert (await zero.command()).code == 210
         update(4)

@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from taskd_net import limits
 from taskd_net.jobs.traffic import Reset
+from taskd_net.limits import KILLED_S
 from taskd_net.logger import get_logger
-from taskd_net.manager import resets as manager_resets
 from taskd_net.manager.resets import OnReset, Resets, program
 from tests.polling import until
 
@@ -33,12 +32,12 @@ async def ended(hook: OnReset, reset: Reset = RESET) -> tuple[str, bool, str]:
         return await found.get()
 
 
-def script(folder: Path, text: str) -> OnReset:
+def script(folder: Path, text: str, killed_s: float = KILLED_S) -> OnReset:
     """A hook that runs a shell script."""
     file = folder / "hook"
     file.write_text(f"#!/bin/sh\n{text}\n")
     file.chmod(0o755)
-    return program(str(file))
+    return program(str(file), killed_s)
 
 
 async def test_a_program_gets_the_device_and_ends_with_0(tmp_path: Path) -> None:
@@ -147,11 +146,10 @@ async def test_a_program_that_outlives_sigkill_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in the state D, in which a driver holds it."""
-    monkeypatch.setattr(limits, "KILLED_S", 0.1)
     monkeypatch.setattr(os, "kill", lambda *_: None)
     monkeypatch.setattr(os, "killpg", lambda shell, _: _kill(shell, signal.SIGKILL))
     pid = tmp_path / "pid"
-    hook = script(tmp_path, f"echo $$ > {pid}; exec sleep 600")
+    hook = script(tmp_path, f"echo $$ > {pid}; exec sleep 600", killed_s=0.1)
     try:
         assert await ended(hook, Reset("a/b", (), 1.0, "u-2")) == ("u-2", False, "the device is not back within 1 s")
         assert "reset_hook_stuck" in caplog.text and pid.read_text().strip() in caplog.text
@@ -159,8 +157,7 @@ async def test_a_program_that_outlives_sigkill_is_left(
         _kill(int(pid.read_text()), signal.SIGKILL)
 
 
-async def test_a_hook_that_takes_no_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager_resets, "END_S", 0.1)
+async def test_a_hook_that_takes_no_end_is_left() -> None:
     over, begun = asyncio.Event(), asyncio.Event()
 
     async def deaf(_: Reset) -> bool:
@@ -170,7 +167,7 @@ async def test_a_hook_that_takes_no_end_is_left(monkeypatch: pytest.MonkeyPatch)
                 await over.wait()
         return True
 
-    resets = Resets(deaf, lambda *_: None, get_logger())
+    resets = Resets(deaf, lambda *_: None, get_logger(), patience=0.1)
     resets.begin(RESET)
     await begun.wait()
     await resets.close()

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.jobs import outbox
 from taskd_net.jobs.events import Event, RetryTime, Signal, SwitchNic
+from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
-from taskd_net.manager import ManagerConfig, runtime
+from taskd_net.manager import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
 from taskd_net.manager.kept import NotKept
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.store import Store
 from tests.manager.cluster import SOON, agent, leaves, managed, worker
 from tests.polling import until
@@ -101,9 +102,9 @@ async def test_an_idle_manager_does_not_tick() -> None:
 
 
 async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(outbox, "COMMAND_RETRY_S", 0.5)
+    limits = ManagerLimits(job=JobTimes(retry=0.5))
     config = ManagerConfig(job_id="J", state=str(tmp_path / "state"))
     async with managed(config) as (node, _), leaves(node, worker(0, 0), worker(1, 8)) as both:
         for each in both:
@@ -114,7 +115,7 @@ async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
         replies.put_nowait(each)
         return True
 
-    async with managed(config, signals=signals, reply=reply) as (node, manager):
+    async with managed(config, signals=signals, reply=reply, limits=limits) as (node, manager):
         signals.put_nowait(SwitchNic((0,), (True,)))
         async with leaves(node, worker(0, 0)) as (zero,):
             first, _ = await zero.take()
@@ -200,7 +201,6 @@ async def test_signals_become_commands_and_calls() -> None:
 
 
 async def test_commands_of_a_large_round_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "COMMANDS_A_TURN", 1)
     turns: list[int] = []
     turn = 0
     send = Dispatch.send
@@ -215,7 +215,11 @@ async def test_commands_of_a_large_round_leave_the_loop_to_others(monkeypatch: p
         turns.append(turn)
         send(self, command)
 
-    async with managed(ManagerConfig(job_id="J")) as (node, _), leaves(node, *map(agent, range(3))) as made:
+    limits = ManagerLimits(commands_a_turn=1)
+    async with (
+        managed(ManagerConfig(job_id="J"), limits=limits) as (node, _),
+        leaves(node, *map(agent, range(3))) as made,
+    ):
         for each in made:
             await each.register()
             assert (await each.command()).code == 210

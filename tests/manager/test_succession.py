@@ -6,26 +6,32 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taskd_net import Node, NodeConfig, job_limits
+from taskd_net import Node, NodeConfig
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.etcd import leader
 from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import EtcdStore
 from taskd_net.logger import get_logger
-from taskd_net.manager import ManagerConfig, Succession, outlook, succession
+from taskd_net.manager import ManagerConfig, Succession, succession
 from taskd_net.manager.kept import name_of
+from taskd_net.manager.limits import ManagerLimits
 from tests.etcd.double import Away, Double
 from tests.manager.cluster import Leaf
 from tests.peers.mesh import soon
 from tests.polling import until
 
 PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")
+LIMITS = ManagerLimits(etcd=EtcdLimits(renew_s=0.01, again_s=0.01, look_s=0.01))
+"""Looks, renewals and attempts follow each other at once."""
+
 SETTINGS = ManagerConfig(job_id="J", state=str(PLACE), reset_file="/nowhere")
 
 
@@ -47,7 +53,7 @@ class Cluster:
 
     def lapse(self) -> None:
         """The lease of the moment ends, at its holder first."""
-        self.etcd.now += job_limits.LEASE_S
+        self.etcd.now += LIMITS.etcd.lease_s
 
     def cut(self, *mgrs: Node) -> None:
         """Cut these Mgrs off, and no others."""
@@ -63,10 +69,10 @@ class Cluster:
         """Make the state unreadable."""
         self.etcd.keys[PLACE.key("part/rest")] = self.etcd.keys[PLACE.key("job")]
 
-    def leader_of(self, _: ManagerConfig, node: Node, log: Any) -> Leader:
+    def leader_of(self, _: ManagerConfig, node: Node, log: Any, limits: EtcdLimits) -> Leader:
         """The candidate of a Mgr."""
         name = name_of(node)
-        return Leader(Way(self.etcd, lambda: name in self._cut), PLACE, name, log)
+        return Leader(Way(self.etcd, lambda: name in self._cut), PLACE, name, log, limits)
 
 
 class Way:
@@ -89,9 +95,7 @@ class Way:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Cluster:
-    """The etcd of all Managers. Looks, renewals and attempts follow each other at once."""
-    for name in ("LEASE_RENEW_S", "ETCD_AGAIN_S", "LEADER_LOOK_S"):
-        monkeypatch.setattr(job_limits, name, 0.01)
+    """The etcd of all Managers."""
     caplog.set_level("INFO", logger="taskd_net")
     made = Cluster(Double())
     for module in (leader, succession):
@@ -101,10 +105,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
 
 
 @asynccontextmanager
-async def mgr(settings: ManagerConfig = SETTINGS, **more: Any) -> AsyncIterator[tuple[Node, Succession]]:
+async def mgr(
+    settings: ManagerConfig = SETTINGS, limits: ManagerLimits = LIMITS, **more: Any
+) -> AsyncIterator[tuple[Node, Succession]]:
     """A Mgr of the job."""
     config = NodeConfig.mgr(listen="127.0.0.1:0", confirms=True, standby=True)
-    async with Node(config) as node, Succession(node, settings, **more) as turns:
+    async with Node(config) as node, Succession(node, settings, limits=limits, **more) as turns:
         yield node, turns
 
 
@@ -170,10 +176,14 @@ async def test_deposed_leader_stands_by_and_leads_again_with_the_state_of_the_ot
 
 
 async def test_standby_leaves_the_lease_to_the_leader_after_etcd_was_away(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "STANDBY_YIELDS_S", 0.5)
-    async with mgr() as (first, leads), mgr() as (second, standby), agent(first) as zero:
+    limits = replace(LIMITS, etcd=replace(LIMITS.etcd, yields_s=0.5))
+    async with (
+        mgr(limits=limits) as (first, leads),
+        mgr(limits=limits) as (second, standby),
+        agent(first) as zero,
+    ):
         await zero.register()
         before = int((await zero.command()).extension["Term"])
         cluster.cut(first, second)
@@ -188,10 +198,13 @@ async def test_standby_leaves_the_lease_to_the_leader_after_etcd_was_away(
 
 
 async def test_leader_that_stays_cut_off_sends_its_children_to_look_for_another(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(outlook, "UNSURE_S", 0.2)
-    async with mgr() as (first, old), mgr() as (second, new), agent(first, second) as zero:
+    async with (
+        mgr(limits=replace(LIMITS, unsure_s=0.2)) as (first, old),
+        mgr() as (second, new),
+        agent(first, second) as zero,
+    ):
         await zero.register()
         before = int((await zero.command()).extension["Term"])
         cluster.cut(first)
@@ -204,10 +217,10 @@ async def test_leader_that_stays_cut_off_sends_its_children_to_look_for_another(
 
 
 async def test_leader_that_has_lost_all_children_leaves_the_job_to_the_standby(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(outlook, "ALONE_S", 0.1)
-    async with mgr() as (first, old), mgr() as (_, new):
+    limits = replace(LIMITS, alone_s=0.1)
+    async with mgr(limits=limits) as (first, old), mgr(limits=limits) as (_, new):
         async with agent(first) as zero:
             await zero.register()
             await zero.command()
@@ -221,12 +234,12 @@ async def test_leader_that_has_lost_all_children_leaves_the_job_to_the_standby(
 
 
 async def test_leader_that_ends_while_etcd_is_away_is_followed_all_the_same(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(job_limits, "STANDBY_YIELDS_S", 0.05)
-    other = Leader(cluster.etcd, PLACE, "a", get_logger())
+    limits = replace(LIMITS, etcd=replace(LIMITS.etcd, yields_s=0.05))
+    other = Leader(cluster.etcd, PLACE, "a", get_logger(), LIMITS.etcd)
     assert await other.begin("J") is None
-    async with mgr() as (node, standby):
+    async with mgr(limits=limits) as (node, standby):
         assert standing(node) == "standby of a"
         cluster.cut(node)
         await until(lambda: "standby_without_etcd" in caplog.text)
@@ -236,13 +249,12 @@ async def test_leader_that_ends_while_etcd_is_away_is_followed_all_the_same(
 
 
 async def test_standby_that_cannot_read_the_state_gives_the_lease_back(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Leader(cluster.etcd, PLACE, "a", get_logger())
+    other = Leader(cluster.etcd, PLACE, "a", get_logger(), LIMITS.etcd)
     assert await other.begin("J") is None
-    async with mgr() as (node, standby):
+    async with mgr(limits=replace(LIMITS, etcd=replace(LIMITS.etcd, lease_s=60))) as (node, standby):
         cluster.spoil()
-        monkeypatch.setattr(job_limits, "LEASE_S", 60)
         await other.give_back()
         await until(lambda: "lead_failed" in caplog.text)
         await until(lambda: cluster.leader is None)
@@ -281,7 +293,7 @@ async def test_closed_while_it_starts(cluster: Cluster, step: str, monkeypatch: 
     monkeypatch.setattr(owner, step, waits)
     config = NodeConfig.mgr(listen="127.0.0.1:0", confirms=True, standby=True)
     async with Node(config) as node:
-        turns = Succession(node, SETTINGS)
+        turns = Succession(node, SETTINGS, limits=LIMITS)
         starting = asyncio.create_task(turns.start())
         await soon(began.wait())
         closing = asyncio.create_task(turns.close())

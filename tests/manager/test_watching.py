@@ -19,9 +19,12 @@ import watchfiles
 from taskd_net import profiling_switch
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.manager import ManagerConfig
-from taskd_net.manager import watching as manager_watching
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.watching import watch
 from tests.manager.cluster import SOON, leaves, managed, worker
+
+OFTEN_S, SELDOM_S = 0.01, 3600.0
+"""Seconds between two looks by time: one after another, and none."""
 
 T = TypeVar("T")
 
@@ -34,8 +37,7 @@ async def soon(coming: Awaitable[T]) -> T:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks come by time alone, one after another."""
-    monkeypatch.setattr(manager_watching, "LOOK_S", 0.01)
+    """Nothing tells of changes: looks come by time alone."""
     monkeypatch.setitem(sys.modules, "watchfiles", None)
 
 
@@ -59,10 +61,10 @@ class Texts(asyncio.Queue[str]):
 
 
 @asynccontextmanager
-async def watching(path: Path) -> AsyncIterator[Texts]:
+async def watching(path: Path, every: float = SELDOM_S) -> AsyncIterator[Texts]:
     """A file that is watched."""
     texts = Texts(path)
-    task = asyncio.create_task(watch(str(path), texts.look, texts.put_nowait))
+    task = asyncio.create_task(watch(str(path), texts.look, texts.put_nowait, every=every))
     try:
         yield texts
         assert not task.done()
@@ -147,21 +149,20 @@ async def test_looks_come_by_time_where_nothing_can_be_watched(
 
         monkeypatch.setitem(sys.modules, "watchfiles", watchfiles)
         monkeypatch.setattr(watchfiles, "watch", fails)
-    async with watching(tmp_path / "folder" / "file") as texts:
+    async with watching(tmp_path / "folder" / "file", OFTEN_S) as texts:
         (tmp_path / "folder").mkdir()
         for text in ("one", "two"):
             written(tmp_path / "folder", text)
             assert await soon(texts.get()) == text
 
 
-async def test_changes_that_nobody_tells_of_are_seen_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_that_nobody_tells_of_are_seen_by_time(tmp_path: Path) -> None:
     """The file is a link to another folder, as on a file system that tells nothing."""
-    monkeypatch.setattr(manager_watching, "LOOK_S", 0.01)
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()
     (here / "file").symlink_to(there / "file")
-    async with watching(here / "file") as texts:
+    async with watching(here / "file", OFTEN_S) as texts:
         for text in ("one", "two"):
             written(there, text)
             assert await soon(texts.get()) == text
@@ -176,7 +177,9 @@ async def test_look_that_hangs_is_as_if_unchanged(tmp_path: Path, often: None) -
         assert free.wait(SOON)
         return 3
 
-    tasks = [asyncio.create_task(watch(str(tmp_path / "file"), look, taken.put_nowait)) for _ in range(2)]
+    tasks = [
+        asyncio.create_task(watch(str(tmp_path / "file"), look, taken.put_nowait, every=OFTEN_S)) for _ in range(2)
+    ]
     try:
         await soon(begun.wait())
         assert not await soon(asyncio.to_thread(taken.qsize)), "nobody else waits"
@@ -208,7 +211,10 @@ def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_workers_get_the_switch_of_the_file(path: Path, often: None) -> None:
     write(path, Step="on")
     config = ManagerConfig(job_id="J", nodes=1, processes_per_node=1)
-    async with managed(config) as (node, manager), leaves(node, worker(0, 0)) as (one,):
+    async with (
+        managed(config, limits=ManagerLimits(look_s=OFTEN_S)) as (node, manager),
+        leaves(node, worker(0, 0)) as (one,),
+    ):
         await one.report("REGISTER", 101)
         assert (await one.command()).code == 710
         write(path, CommunicationOperator="on")
@@ -220,7 +226,9 @@ async def test_workers_get_the_switch_of_the_file(path: Path, often: None) -> No
 
 async def test_clusterd_has_the_say(path: Path, often: None) -> None:
     write(path, Step="on")
-    async with managed(ManagerConfig(job_id="J", clusterd=True), signals=asyncio.Queue()) as (_, manager):
+    limits = ManagerLimits(look_s=OFTEN_S)
+    config = ManagerConfig(job_id="J", clusterd=True)
+    async with managed(config, signals=asyncio.Queue(), limits=limits) as (_, manager):
         assert not any("profiling switch" in task.get_name() for task in manager._tasks)
         assert manager.job.state.profiling is None
 

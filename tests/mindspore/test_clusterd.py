@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits
 from taskd_net.mindspore import MSRunPlugin, Paths
 from taskd_net.recover import HandlerController, Reports, rpcs
 from taskd_net.recover.launcher import Clusterd
@@ -140,7 +139,6 @@ def test_address_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, caplo
 def test_clusterd_that_is_away_holds_up_nobody(
     framework: Msrun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_limits, "CLUSTERD_INIT_S", 0.05)
     monkeypatch.setenv("MINDX_TASK_ID", "J")
     monkeypatch.setenv("TASKD_NET_CLUSTERD_ADDR", "127.0.0.1:1")
     framework.program = FINISHES

@@ -15,11 +15,15 @@ import grpc
 from google.protobuf.message import Message
 
 from taskd_net.recover import rpcs
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.wire import recover_pb2
 
 RPCS: Final[dict[str, Rpc[Any, Any]]] = {each.path: each for each in vars(rpcs).values() if isinstance(each, Rpc)}
 WAIT_S: Final = 20.0
+
+QUICK: Final = ClusterdTimes(init=0.25, pause=0.05, pause_most=0.5, health=0.05, look=0.05)
+"""Pauses of tenths of a second: their lengths are tested in test_life."""
 
 Answer = int | grpc.StatusCode | bytes | Callable[[], int]
 """A code of Status, an error of gRPC, raw bytes, or a function that returns a code, and may wait."""

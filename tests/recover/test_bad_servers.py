@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Final
@@ -14,17 +15,18 @@ import grpc
 import pytest
 from google.protobuf.message import DecodeError
 
-from taskd_net import job_limits, limits
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.jobs.events import Event
 from taskd_net.recover import rpcs
 from taskd_net.recover.client import Client, ClusterdError
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.recover.trust import credentials
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
-from tests.peers.clusterd import RPCS, ClusterD
+from tests.peers.clusterd import QUICK, RPCS, ClusterD
 
 pytestmark = pytest.mark.oldest
 
@@ -62,21 +64,22 @@ def test_all_methods_are_here() -> None:
 
 
 @pytest.fixture
-def clusterd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterD]:
-    for name in ("INIT", "PAUSE", "PAUSE_MOST", "HEALTH", "LOOK"):
-        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", getattr(job_limits, f"CLUSTERD_{name}_S") / 20)
+def clusterd() -> Iterator[ClusterD]:
     with ClusterD() as server:
         yield server
 
 
 @contextlib.asynccontextmanager
 async def client_of(
-    address: str, take: Callable[[Event], Awaitable[None]] | None = None, trust: str | None = None
+    address: str,
+    take: Callable[[Event], Awaitable[None]] | None = None,
+    trust: str | None = None,
+    times: ClusterdTimes = QUICK,
 ) -> AsyncIterator[Client]:
     """A client with all streams of a Manager, which does not run yet."""
     trusted = None if trust is None else credentials(trust)
     put = asyncio.Queue[Event]().put if take is None else take
-    client = Client(Address.parse(address), INFO, put, credentials=trusted, operations=True)
+    client = Client(Address.parse(address), INFO, put, credentials=trusted, operations=True, times=times)
     try:
         yield client
     finally:
@@ -84,9 +87,11 @@ async def client_of(
 
 
 @contextlib.asynccontextmanager
-async def running(clusterd: ClusterD, take: Callable[[Event], Awaitable[None]]) -> AsyncIterator[Client]:
+async def running(
+    clusterd: ClusterD, take: Callable[[Event], Awaitable[None]], times: ClusterdTimes = QUICK
+) -> AsyncIterator[Client]:
     """A client at work."""
-    async with client_of(clusterd.address, take) as client:
+    async with client_of(clusterd.address, take, times=times) as client:
         task = asyncio.create_task(client.run())
         try:
             yield client
@@ -202,10 +207,7 @@ async def test_stream_that_never_speaks_ends_with_close(clusterd: ClusterD, rpc:
 
 
 @pytest.mark.parametrize("rpc", [rpcs.INIT, rpcs.REGISTER, rpcs.HEALTH_CHECK], ids=lambda rpc: rpc.name)
-async def test_subscription_survives_a_step_without_an_answer(
-    clusterd: ClusterD, rpc: Rpc[Any, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_limits, "CLUSTERD_CALL_S", 0.5)
+async def test_subscription_survives_a_step_without_an_answer(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     silence = Flag()
 
     def wait() -> int:
@@ -215,7 +217,7 @@ async def test_subscription_survives_a_step_without_an_answer(
     clusterd.answers[rpc.name].append(wait)
     taken: asyncio.Queue[Event] = asyncio.Queue()
     try:
-        async with running(clusterd, taken.put):
+        async with running(clusterd, taken.put, replace(QUICK, call=0.5)):
             await asyncio.to_thread(clusterd.wait_for, rpc, 2)
             await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
     finally:

@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import job_limits, recover
+from taskd_net import recover
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, blocking, pb, rpcs
 from taskd_net.recover.blocking import address_of
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers import certificates
-from tests.peers.clusterd import RPCS, ClusterD
+from tests.peers.clusterd import QUICK, RPCS, ClusterD
 
 pytestmark = pytest.mark.oldest
 
@@ -26,9 +26,7 @@ FAULTS = [wire.FaultRank(rankId="3", faultType="1")]
 
 
 @pytest.fixture
-def clusterd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterD]:
-    for name in ("INIT", "PAUSE", "PAUSE_MOST", "HEALTH", "LOOK"):
-        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", getattr(job_limits, f"CLUSTERD_{name}_S") / 20)
+def clusterd() -> Iterator[ClusterD]:
     with ClusterD() as server:
         yield server
 
@@ -38,7 +36,7 @@ def made() -> Iterator[Callable[..., DLRecoverManager]]:
     managers: list[DLRecoverManager] = []
 
     def make(*arguments: Any, **options: Any) -> DLRecoverManager:
-        managers.append(DLRecoverManager(*arguments, **options))
+        managers.append(DLRecoverManager(*arguments, **{"times": QUICK} | options))
         return managers[-1]
 
     yield make

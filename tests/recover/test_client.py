@@ -6,23 +6,24 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.message import Message
 
-from taskd_net import job_limits
 from taskd_net.address import Address
 from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.recover import rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import describe
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.recover.trust import credentials
 from taskd_net.wire import datatrace_pb2
 from taskd_net.wire import recover_pb2 as wire
 from tests.peers.clusterd import INFO as INFO_OF_REFUSALS
-from tests.peers.clusterd import ClusterD
+from tests.peers.clusterd import QUICK, ClusterD
 from tests.polling import until
 
 pytestmark = pytest.mark.oldest
@@ -31,20 +32,18 @@ INFO = wire.ClientInfo(jobId="J", role="taskd")
 
 
 @pytest.fixture
-def clusterd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterD]:
-    # Pauses of tenths of a second: their lengths are tested in test_life.
-    for name in ("INIT", "OFF", "PAUSE", "PAUSE_MOST", "HEALTH", "LOOK"):
-        value = getattr(job_limits, f"CLUSTERD_{name}_S")
-        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", value / 20)
+def clusterd() -> Iterator[ClusterD]:
     with ClusterD() as server:
         yield server
 
 
 @contextlib.asynccontextmanager
-async def running(clusterd: ClusterD, **options: Any) -> AsyncIterator[tuple[Client, asyncio.Queue[Event]]]:
+async def running(
+    clusterd: ClusterD, times: ClusterdTimes = QUICK, **options: Any
+) -> AsyncIterator[tuple[Client, asyncio.Queue[Event]]]:
     """A client at work, and the orders that it has taken."""
     taken: asyncio.Queue[Event] = asyncio.Queue()
-    client = Client(Address.parse(clusterd.address), INFO, taken.put, **options)
+    client = Client(Address.parse(clusterd.address), INFO, taken.put, times=times, **options)
     task = asyncio.create_task(client.run())
     try:
         yield client, taken
@@ -233,12 +232,9 @@ async def test_the_stream_of_the_profiling_switch_waits_for_the_answer_to_init(c
     assert early == [False]
 
 
-async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
-    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(clusterd: ClusterD) -> None:
     """ClusterD resets the machine when a stream begins, and loses the ranks of a report meanwhile."""
-    monkeypatch.setattr(job_limits, "CLUSTERD_SETTLED_S", 0.5)
-    async with running(clusterd) as (client, _):
+    async with running(clusterd, replace(QUICK, settled=0.5)) as (client, _):
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
         began = time.monotonic()
         await client.call(rpcs.PROCESS_FAULT, wire.ProcessFaultRequest(jobId="J"))
@@ -247,11 +243,8 @@ async def test_first_report_of_a_fault_waits_until_the_machine_was_reset(
     assert first > 0.3
 
 
-async def test_report_of_a_fault_that_waits_ends_with_the_client(
-    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_limits, "CLUSTERD_SETTLED_S", 0.5)
-    async with running(clusterd) as (client, _):
+async def test_report_of_a_fault_that_waits_ends_with_the_client(clusterd: ClusterD) -> None:
+    async with running(clusterd, replace(QUICK, settled=0.5)) as (client, _):
         await asyncio.to_thread(clusterd.wait_for_stream, rpcs.SIGNALS)
         report = asyncio.create_task(client.call(rpcs.PROCESS_FAULT, wire.ProcessFaultRequest(jobId="J")))
         await asyncio.sleep(0)
@@ -260,14 +253,11 @@ async def test_report_of_a_fault_that_waits_ends_with_the_client(
     assert clusterd.requests(rpcs.PROCESS_FAULT) == []
 
 
-async def test_stream_outlasts_the_time_in_which_its_end_would_end_clusterd(
-    clusterd: ClusterD, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stream_outlasts_the_time_in_which_its_end_would_end_clusterd(clusterd: ClusterD) -> None:
     """ClusterD ends, with all jobs, when the stream ends within 5 s after changeStrategy recover-in-place."""
-    monkeypatch.setattr(job_limits, "CLUSTERD_FRAGILE_S", 1.0)
     seconds: list[float] = []
     for params in ("recover-in-place", ""):
-        async with running(clusterd) as (_, taken):
+        async with running(clusterd, replace(QUICK, fragile=1.0)) as (_, taken):
             order = signal("a", kind="changeStrategy")
             order.changeStrategy, order.extraParams = "recover", params
             await asyncio.to_thread(clusterd.wait_for, rpcs.SIGNALS, len(seconds) + 1)
@@ -315,7 +305,7 @@ async def test_a_refusal_is_in_the_view_until_its_call_is_answered_with_0(cluste
 
 async def test_403_ends_it_with_one_warning(clusterd: ClusterD, caplog: pytest.LogCaptureFixture) -> None:
     clusterd.answers["Init"].append(403)
-    client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put)
+    client = Client(Address.parse(clusterd.address), INFO, asyncio.Queue[Event]().put, times=QUICK)
     assert client.view().state == "away"
     await client.run()
     await client.close()
@@ -391,7 +381,7 @@ async def test_flood_loses_and_repeats_nothing(clusterd: ClusterD) -> None:
         if len(seen) == number:
             done.set()
 
-    client = Client(Address.parse(clusterd.address), INFO, take)
+    client = Client(Address.parse(clusterd.address), INFO, take, times=QUICK)
     task = asyncio.create_task(client.run())
     await asyncio.to_thread(clusterd.send, rpcs.SIGNALS, *(signal(str(each)) for each in range(number)))
     await done.wait()

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net import job_limits, limits
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.jobs.events import Event
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import Code, DLRecoverManager, HandlerController, Reports, pb, rpcs
 from taskd_net.recover.client import Client
+from taskd_net.recover.life import ClusterdTimes
 from taskd_net.sim.clusterd import run
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.reader import parse
@@ -74,8 +75,8 @@ async def standing_in(scenario: str) -> AsyncIterator[StandIn]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(stand_in: StandIn) -> AsyncIterator[Client]:
-    client = Client(Address.parse(stand_in.address), INFO, asyncio.Queue[Event]().put)
+async def client_of(stand_in: StandIn, times: ClusterdTimes = ClusterdTimes()) -> AsyncIterator[Client]:
+    client = Client(Address.parse(stand_in.address), INFO, asyncio.Queue[Event]().put, times=times)
     try:
         yield client
     finally:
@@ -193,12 +194,11 @@ SCRIPTED: Final = (401, 501, 503, 504, 505, 506, 507, 508, 509)
 
 
 @pytest.mark.parametrize("code", SCRIPTED)
-async def test_scripted_code_is_passed_on_and_is_a_failure(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("INIT", "PAUSE", "HEALTH"):
-        monkeypatch.setattr(job_limits, f"CLUSTERD_{name}_S", 0.05)
+async def test_scripted_code_is_passed_on_and_is_a_failure(code: int) -> None:
     calls = {"Init": 1, "Register": 1, "HealthCheck": 1, "ReportStopComplete": 2}
     answers = [f"  - {{call: {call}, code: {code}, times: {times}}}\n" for call, times in calls.items()]
-    async with standing_in(JOB + "answers:\n" + "".join(answers)) as stand_in, client_of(stand_in) as client:
+    times = ClusterdTimes(init=0.05, pause=0.05, health=0.05)
+    async with standing_in(JOB + "answers:\n" + "".join(answers)) as stand_in, client_of(stand_in, times) as client:
         running = asyncio.create_task(client.run())
         await stand_in.until("reset", 3)  # begin, end by the health check, begin
         assert (await client.report(rpcs.STOP_COMPLETE, STOPPED)).code == code

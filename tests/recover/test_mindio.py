@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import job_limits, threads
+from taskd_net import threads
 from taskd_net.codes import NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import DLRecoverManager, mindio, pb, rpcs
@@ -269,7 +269,7 @@ def test_an_abort_is_not_the_managers(
     monkeypatch.setenv("MINDIO_FAULT", "abort stop_train")
     lost: list[bool] = []
     controller = MindIO(lost.append)
-    monkeypatch.setattr(job_limits, "MINDIO_AGAIN_S", 0.0)
+    controller.again_s = 0.0
     controller.start(heard)
     job.train()
     eventually(lambda: job.all_are("trains"))
@@ -298,10 +298,8 @@ def test_a_call_that_never_returns_is_ended(job: double.Job, heard: Heard, monke
     controller.close()
 
 
-def test_a_destroy_that_takes_long_is_ended(
-    controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_limits, "MINDIO_END_S", 0.05)
+def test_a_destroy_that_takes_long_is_ended(controller: MindIO, heard: Heard, job: double.Job) -> None:
+    controller.end_s = 0.05
     stopped(controller, heard)
     process = controller._process
     assert process is not None
@@ -434,11 +432,7 @@ def test_mindio_without_its_environment_says_so(
     assert job.calls == []
 
 
-def test_a_launcher_has_another_controller_after_an_abort(
-    job: double.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_limits, "MINDIO_AGAIN_S", 0.0)
-
+def test_a_launcher_has_another_controller_after_an_abort(job: double.Job) -> None:
     def order(uuid: str) -> wire.ProcessManageSignal:
         faults = [wire.FaultRank(rankId="3", faultType="1")]
         return wire.ProcessManageSignal(
@@ -455,6 +449,7 @@ def test_a_launcher_has_another_controller_after_an_abort(
             eventually(lambda: job.all_are("trains"))
             controller = manager._controller
             assert isinstance(controller, MindIO) and controller._process is not None
+            controller.again_s = 0.0
             controller._process._popen.kill()
             eventually(lambda: job.names.count("start_controller") == 2)
             clusterd.send(rpcs.SIGNALS, order("u"))

@@ -35,7 +35,6 @@ from typing import ClassVar, Final
 
 from taskd_net import vocabulary
 from taskd_net.jobs import epochs, traffic
-from taskd_net.jobs import records as jobs_records
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY
 from taskd_net.jobs.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin, restart
@@ -130,7 +129,7 @@ class InPlace(Recovery[Gathering]):
         state = self.state
         state.since, state.retry_time = snapshot.now, snapshot.retry_time
         state.until = snapshot.now + snapshot.config.in_place_s
-        state.look = snapshot.now + jobs_records.AGENT_SILENT_S
+        state.look = snapshot.now + snapshot.config.times.silent
         failed = {rank for fault in _faults(snapshot).values() for rank in fault.ranks}
         end_epoch(self, snapshot, failed, _cause(snapshot))
 
@@ -190,7 +189,7 @@ class InPlace(Recovery[Gathering]):
         """For each node the time at which it is lost, unless its Agent gives a sign of life until then."""
         agents, since = snapshot.records.agents, max(self.state.since, snapshot.records.since)
         return {
-            node: max(agents[node].heartbeat, since) + jobs_records.AGENT_SILENT_S
+            node: max(agents[node].heartbeat, since) + snapshot.config.times.silent
             if node in agents and not agents[node].exited
             else snapshot.now
             for node in nodes
