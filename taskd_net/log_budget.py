@@ -23,9 +23,14 @@ _ANSWERS: Final = ("call_failed",)
 
 
 class LogBudget:
-    """The budgets of one logger's events. Any thread may use it: a race costs or gives a line at most."""
+    """The budgets of one logger's events. Any thread may use it: a race costs or gives a line at most.
 
-    def __init__(self) -> None:
+    Args:
+        peers: as `PEERS`.
+    """
+
+    def __init__(self, peers: int = PEERS) -> None:
+        self._peers = peers
         # The moment at which a budget is whole again, by event alone, and by event and peer.
         self._whole: dict[str, float] = {}
         self._whole_by_peer: dict[tuple[str, object], float] = {}
@@ -52,7 +57,7 @@ class LogBudget:
         if by_peer is None or by_all is None:
             self._left_out[name] = self._left_out.get(name, 0) + 1
             return None
-        if len(self._whole_by_peer) >= PEERS:
+        if len(self._whole_by_peer) >= self._peers:
             self._whole_by_peer = {}
         self._whole_by_peer[key], self._whole[name] = by_peer, by_all
         left_out, self._left_out = self._left_out, {}

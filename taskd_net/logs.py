@@ -191,6 +191,7 @@ class _File(Own):
     def __init__(self, path: Path, level: int, rendering: Rendering) -> None:
         super().__init__(level)
         self.rotates = True
+        self.most = limits.LOG_FILE_BYTES
         self._lost = 0
         self._torn = False
         self._ended = False
@@ -207,7 +208,7 @@ class _File(Own):
                 status = os.fstat(self._file.fileno())
                 if status.st_nlink == 0:
                     self._begin_again(self._file.fileno())
-                elif self.rotates and 0 < status.st_size > limits.LOG_FILE_BYTES - len(line):
+                elif self.rotates and 0 < status.st_size > self.most - len(line):
                     # Without room for the next file, the full one goes on.
                     with suppress(OSError):
                         self._rotate(self._file.fileno())

@@ -14,7 +14,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from taskd_net import limits, logs
+from taskd_net import logs
 from taskd_net.logger import get_logger
 
 CHILD_S = 20
@@ -28,10 +28,9 @@ def main(folder: Path, count: int) -> None:
     """Fork `count` times."""
     # Python 3.12 and later warn of a fork beside threads, which is the subject here.
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-    limits.LOG_FILE_BYTES = FILE_BYTES  # type: ignore[misc]
-    limits.LOG_PEER_LINES = limits.LOG_CHANGES = 10**9  # type: ignore[misc]
     sys.setswitchinterval(0.0005)
     logs.start("x.log", path=str(folder), stdout=True)
+    log_file().most = FILE_BYTES
     over = threading.Event()
     threads = [threading.Thread(target=log_until, args=(over,)) for _ in range(THREADS)]
     for thread in threads:
@@ -54,11 +53,17 @@ def main(folder: Path, count: int) -> None:
     print(json.dumps({"children": count, "troubles": troubles}), file=sys.stderr)
 
 
+def log_file() -> logs._File:
+    """The handler of the file."""
+    (file,) = (handler for handler in logs._handlers if isinstance(handler, logs._File))
+    return file
+
+
 def log_until(over: threading.Event) -> None:
     """Log as fast as possible."""
     log = get_logger(node="Worker/0/3")
     while not over.is_set():
-        log.info("state_changed", reason="x" * 40)
+        log.info("call_failed", reason="x" * 40)  # an event that no budget bounds
 
 
 def in_child(name: str) -> None:
@@ -66,13 +71,13 @@ def in_child(name: str) -> None:
     signal.alarm(CHILD_S)
     status = 1
     try:
-        (file,) = (handler._file for handler in logs._handlers if isinstance(handler, logs._File))
+        file = log_file()._file
         assert file is not None
-        # By descriptor, because its name may belong to a newer file after a rotation.
-        with Path(f"/proc/self/fd/{file.fileno()}").open("rb", buffering=0) as reader:
-            reader.seek(0, os.SEEK_END)
-            get_logger().info(name)
-            status = 0 if f'"event": "{name}"'.encode() in reader.read() else LOST
+        get_logger().info(name)
+        # By descriptor, because its name may belong to a newer file after a rotation; and afterwards, because the child
+        # has begun another file where its own was removed.
+        written = Path(f"/proc/self/fd/{file.fileno()}").read_bytes()
+        status = 0 if f'"event": "{name}"'.encode() in written else LOST
     finally:
         os._exit(status)
 

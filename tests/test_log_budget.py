@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits, log_budget
+from taskd_net import limits
 from taskd_net.log_budget import LogBudget
 
 pytestmark = pytest.mark.oldest
@@ -41,9 +41,8 @@ def test_the_first_field_that_names_a_peer_counts() -> None:
 
 
 @pytest.mark.parametrize(("warns", "lines"), [(True, limits.LOG_WARNINGS), (False, limits.LOG_CHANGES)])
-def test_ever_new_names_gain_nothing(monkeypatch: pytest.MonkeyPatch, warns: bool, lines: int) -> None:
-    monkeypatch.setattr(log_budget, "PEERS", 64)
-    budget = LogBudget()
+def test_ever_new_names_gain_nothing(warns: bool, lines: int) -> None:
+    budget = LogBudget(64)
     said = [line for number in range(lines + 500) for line in admitted(budget, 0.0, peer=number, warns=warns)]
     assert len(said) == lines and len(budget._whole_by_peer) <= 64
     assert admitted(budget, limits.LOG_REFILL_S, peer="new", lines=2, warns=warns) == ["violation 500"]

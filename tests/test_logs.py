@@ -194,9 +194,16 @@ def test_without_start_nothing_is_added() -> None:
     assert (run.stdout, run.stderr) == ("", "")
 
 
-def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LOG_FILE_BYTES", 2000)
-    logs.start("x.log", path=str(tmp_path), stdout=False)
+def start_small(folder: Path, most: int) -> None:
+    """Begin to log into files of so many bytes at most."""
+    logs.start("x.log", path=str(folder), stdout=False)
+    (file,) = (handler for handler in logs._handlers if isinstance(handler, logs._File))
+    assert file.most == limits.LOG_FILE_BYTES
+    file.most = most
+
+
+def test_files_are_bounded(tmp_path: Path) -> None:
+    start_small(tmp_path, 2000)
     for number in range(200):
         get_logger().info("state_changed", number=number)
     files = sorted(path.name for path in tmp_path.iterdir())
@@ -205,9 +212,8 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert lines(tmp_path / "x.log")[-1]["number"] == 199
 
 
-def test_forked_child_renames_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LOG_FILE_BYTES", 1000)
-    logs.start("x.log", path=str(tmp_path), stdout=False)
+def test_forked_child_renames_no_file(tmp_path: Path) -> None:
+    start_small(tmp_path, 1000)
     child = os.fork()
     if child == 0:
         for _ in range(30):

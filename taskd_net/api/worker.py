@@ -92,7 +92,13 @@ _handlers: Final = _Handlers()
 
 
 class Worker:
-    """The Worker of this process, from init to destroy."""
+    """The Worker of this process, from init to destroy.
+
+    Attributes:
+        grace: seconds for reports that wait when it is destroyed.
+    """
+
+    grace = limits.CLOSE_GRACE_S
 
     def __init__(self, config: NodeConfig, rank: int, framework: str, limit_mb: int) -> None:
         self.node = _early.take(config) or BlockingNode(config).start()
@@ -121,7 +127,7 @@ class Worker:
     def close(self) -> None:
         """Leave the mesh, and end every thread but that of a device call."""
         self._switch.end()
-        self.reports.close(limits.CLOSE_GRACE_S)
+        self.reports.close(self.grace)
         leave(self.node)
         self._pruner.close()
         self._switch.close()

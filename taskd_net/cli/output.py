@@ -43,13 +43,15 @@ class Output:
     Args:
         gone: called once, in the loop, at the end of the reader (`| head`), also without a write.
         full: called in the loop when the disk has no room for a line. The line is written later.
+        pause: seconds before that.
     """
 
-    def __init__(self, gone: Callable[[], object], full: Callable[[], object] = bool) -> None:
+    def __init__(self, gone: Callable[[], object], full: Callable[[], object] = bool, pause: float = RETRY_S) -> None:
         sys.setswitchinterval(SWITCH_S)
         self._loop = asyncio.get_running_loop()
         self._gone = gone
         self._full = full
+        self._pause = pause
         self._lines: SimpleQueue[tuple[Iterator[str], asyncio.Future[bool]]] = SimpleQueue()
         for work in (self._write_lines, self._watch):
             threads.start(work, f"stdout {work.__name__}")
@@ -82,7 +84,7 @@ class Output:
                 if not waited:
                     waited = True
                     self._tell(self._full)
-                time.sleep(RETRY_S)
+                time.sleep(self._pause)
         return True
 
     def _tell(self, what: Callable[[], object]) -> None:

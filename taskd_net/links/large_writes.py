@@ -26,9 +26,9 @@ LARGE_WRITES_PER_S: Final = 1024 * 1024 * 1024
 takes. A node that forwards 64 KiB bodies at full rate never waits."""
 
 
-def large_writes() -> Turns:
-    """The turns of one node."""
-    return Turns(LARGE_WRITES_AHEAD, LARGE_WRITES_PER_S)
+def large_writes(per_second: float = LARGE_WRITES_PER_S) -> Turns:
+    """The turns of one node, with so many bytes for each second of rest."""
+    return Turns(LARGE_WRITES_AHEAD, per_second)
 
 
 class LargeWriter:

@@ -43,7 +43,12 @@ class OrderedAcks:
         now: the clock.
         write: puts an Ack on the stream.
         too_late: called instead when the parent no longer waits for it.
+
+    Attributes:
+        late: seconds after which it does not, as `ORIGINAL_LATE_S`.
     """
+
+    late = ORIGINAL_LATE_S
 
     def __init__(self, now: Callable[[], float], write: Callable[[Ack], None], too_late: Callable[[], None]) -> None:
         self._now = now
@@ -74,7 +79,7 @@ class OrderedAcks:
             turn.ack = ack
             while self._line and (head := self._line[0]).ack is not None:
                 self._line.popleft()
-                if self._now() - head.since > ORIGINAL_LATE_S:
+                if self._now() - head.since > self.late:
                     self._line.clear()
                     self._too_late()
                 else:

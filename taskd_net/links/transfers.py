@@ -57,10 +57,16 @@ class Transfers(Acceptor):
 
     Args:
         parent: whom they come to.
+        idle, longest, most: as `GATHER_IDLE_S`, `GATHER_S` and `GATHER_MESSAGES`.
     """
 
-    def __init__(self, parent: Parent) -> None:
+    def __init__(
+        self, parent: Parent, idle: float = GATHER_IDLE_S, longest: float = GATHER_S, most: int = GATHER_MESSAGES
+    ) -> None:
         super().__init__(parent)
+        self._idle = idle
+        self._longest = longest
+        self._most = most
         self._host = parent.host
         self._loop = asyncio.get_running_loop()
         self._gathered: list[_Call] = []
@@ -140,7 +146,7 @@ class Transfers(Acceptor):
 
     def _gather(self, call: _Call) -> None:
         self._gathered.append(call)
-        if (self._unanswered == 1 and not self._together) or len(self._gathered) >= GATHER_MESSAGES:
+        if (self._unanswered == 1 and not self._together) or len(self._gathered) >= self._most:
             self.decide()
             return
         self._last_came = time.monotonic()
@@ -154,7 +160,7 @@ class Transfers(Acceptor):
         """Decide if no call has come for a while, or look again in the loop's next turn: its timers are too coarse."""
         if self._gathered:
             now = time.monotonic()
-            if now - self._last_came < GATHER_IDLE_S and now - self._first_came < GATHER_S:
+            if now - self._last_came < self._idle and now - self._first_came < self._longest:
                 self._loop.call_soon(self._look)
                 return
             self.decide()

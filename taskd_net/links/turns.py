@@ -18,11 +18,13 @@ class Turns:
     Args:
         most: the amount before a rest. A larger piece goes alone.
         per_second: the amount for each second of rest. The rest has some turns of the loop at least, if others wait.
+        turns: so many.
     """
 
-    def __init__(self, most: int, per_second: float = math.inf) -> None:
+    def __init__(self, most: int, per_second: float = math.inf, turns: int = SLICE_TURNS) -> None:
         self._most = most
         self._per_second = per_second
+        self._turns = turns
         self._taken = 0
         self._line: deque[tuple[int, Callable[[], None]]] = deque()
 
@@ -46,7 +48,7 @@ class Turns:
     def _count(self, amount: int) -> None:
         if not self._taken:
             # The rest begins when the pieces are done: in the next turn of the loop.
-            asyncio.get_running_loop().call_soon(self._rest, SLICE_TURNS)
+            asyncio.get_running_loop().call_soon(self._rest, self._turns)
         self._taken += amount
 
     def _rest(self, turns: int) -> None:

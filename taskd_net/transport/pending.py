@@ -38,10 +38,17 @@ class Pending:
 
     Args:
         free_places: returns the places of the parent that no child has.
+        per_connection, per_address, line: the bounds.
     """
 
-    def __init__(self, free_places: Callable[[], int]) -> None:
-        self._registrations = Registrations(PER_CONNECTION, PER_ADDRESS, free_places, LINE)
+    def __init__(
+        self,
+        free_places: Callable[[], int],
+        per_connection: int = PER_CONNECTION,
+        per_address: int = PER_ADDRESS,
+        line: int = LINE,
+    ) -> None:
+        self._registrations = Registrations(per_connection, per_address, free_places, line)
         self._of: dict[LinkId, Registration] = {}
         self._turns: dict[Registration, asyncio.Future[None]] = {}
         # Calls that have a place, and are told so together.

@@ -58,9 +58,8 @@ async def test_a_disk_without_room_is_told_once_and_tried_again(reading: int, mo
             raise OSError(failures.pop(), "no room")
         return write(descriptor, data)
 
-    monkeypatch.setattr(module, "RETRY_S", 0.001)
     monkeypatch.setattr(os, "write", short)
-    output = Output(bool, lambda: full.append(True))
+    output = Output(bool, lambda: full.append(True), 0.001)
     assert output._write(b"x\n") is True
     await asyncio.sleep(0)
     assert full == [True] and os.read(reading, 10) == b"x\n"

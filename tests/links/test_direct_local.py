@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import Position, limits
+from taskd_net import Position
 from taskd_net.links import direct_local
 from taskd_net.links.direct_acceptor import DirectAcceptor
 from tests.peers.certificates import Folder
@@ -146,12 +146,12 @@ def test_names_of_others_are_not_connected_to() -> None:
         assert direct_local.connected("other") is None
 
 
-async def test_full_queue_of_connections_leads_to_the_port(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_CHILDREN", 0)
+async def test_full_queue_of_connections_leads_to_the_port(mesh: Mesh) -> None:
     made = direct_local.listening()
     assert made is not None
     name, listener = made
     with listener:
+        listener.listen(0)  # one connection fills the queue
         first = direct_local.connected(name)
         assert first is not None
         assert direct_local.connected(name) is None

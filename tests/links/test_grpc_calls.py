@@ -22,14 +22,13 @@ async def test_node_rests_after_so_many_markers_without_a_call() -> None:
     assert markers.count == 3
 
 
-async def test_node_rests_in_the_end_though_calls_never_cease(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_node_rests_in_the_end_though_calls_never_cease() -> None:
     calls, markers = Methods({}), Markers()
     async with coming(calls, 0.0):
         loop = asyncio.get_running_loop()
         began = loop.time()
         await soon(calls.rest(0.3, 1, markers.passes))
         assert loop.time() - began >= 0.3  # calls came until then, so there was no reason to end before
-        monkeypatch.setattr(grpc_calls, "DRAIN_CATCH_UP_S", 0.0)
         before = calls.count
         await soon(calls.rest(1000.0, 1, markers.passes))
         assert calls.count - before >= grpc_calls.DRAIN_CATCH_UP_CALLS

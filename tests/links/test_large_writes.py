@@ -37,10 +37,8 @@ async def turns_of_the_loop(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.fixture
-def hours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second large write begins hours after the first one."""
-    monkeypatch.setattr("taskd_net.links.large_writes.LARGE_WRITES_PER_S", 1024)
+HOURS = 1024.0
+"""Bytes for each second of rest, with which the second large write begins hours after the first one."""
 
 
 async def test_first_write_begins_at_once_and_the_others_in_their_order() -> None:
@@ -85,8 +83,13 @@ async def test_some_batches_begin_together() -> None:
 class Fan:
     """A Mgr, its links to some children, and their streams."""
 
-    def __init__(self, make: Callable[[FakeNode, LinkId, Position, FakePipe], Session[bytes]]) -> None:
+    def __init__(
+        self,
+        make: Callable[[FakeNode, LinkId, Position, FakePipe], Session[bytes]],
+        per_second: float = links_large_writes.LARGE_WRITES_PER_S,
+    ) -> None:
         self.node = FakeNode("Mgr")
+        self.node.large_writes = large_writes(per_second)
         self.pipes: list[FakePipe] = []
         self.links: list[Session[bytes]] = []
         for rank in range(CHILDREN):
@@ -122,10 +125,9 @@ def _tasknet(node: FakeNode, link: LinkId, child: Position, pipe: FakePipe) -> T
     return ToChild(node, link, child, pipe, CONTRACT)
 
 
-@pytest.mark.usefixtures("hours")
 @pytest.mark.parametrize("make", [_batched, _tasknet])
 async def test_multicast_is_copied_for_one_child_in_one_turn_of_the_loop(make: Any) -> None:
-    fan = Fan(make)
+    fan = Fan(make, HOURS)
     fan.multicast()
     await turns_of_the_loop(20)
     assert fan.begun() == 1
@@ -141,9 +143,8 @@ async def test_multicast_gets_to_all_children(make: Any) -> None:
     await fan.close()
 
 
-@pytest.mark.usefixtures("hours")
 async def test_answers_do_not_wait_behind_a_large_message() -> None:
-    fan = Fan(_batched)
+    fan = Fan(_batched, HOURS)
     fan.multicast()
     await turns_of_the_loop()
     answers = Writes()
@@ -156,9 +157,8 @@ async def test_answers_do_not_wait_behind_a_large_message() -> None:
     await fan.close()
 
 
-@pytest.mark.usefixtures("hours")
 async def test_small_messages_of_other_links_pass() -> None:
-    fan = Fan(_batched)
+    fan = Fan(_batched, HOURS)
     for rank in range(CHILDREN - 1):
         fan.node.send(frame(BODY, sync=False, to=f"Worker/0/{rank}"))
     fan.node.send(frame("small", sync=False, to=f"Worker/0/{CHILDREN - 1}"))
@@ -167,9 +167,8 @@ async def test_small_messages_of_other_links_pass() -> None:
     await fan.close()
 
 
-@pytest.mark.usefixtures("hours")
 async def test_link_that_ends_before_its_turn_leaves_its_message_unwritten() -> None:
-    fan = Fan(_batched)
+    fan = Fan(_batched, HOURS)
     fan.multicast()
     await turns_of_the_loop()
     fan.pipes[1].cut()
@@ -193,10 +192,10 @@ async def test_turn_of_a_link_that_has_ended_is_the_next_ones() -> None:
 class Calls:
     """A writer of calls whose answers wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_second: float = links_large_writes.LARGE_WRITES_PER_S) -> None:
         self.channel = FakeChannel()
         self.channel.gate.clear()
-        channel, turns = cast(grpc.aio.Channel, self.channel), large_writes()
+        channel, turns = cast(grpc.aio.Channel, self.channel), large_writes(per_second)
         self.writer = UnaryWriter(
             channel, Position.proxy(0), Position.mgr(), CONTRACT, 3.0, turns, lambda _: None, lambda *_: None
         )
@@ -204,9 +203,8 @@ class Calls:
             self.writer.put(frame(BODY, uuid=str(number), src="Worker/0/0", to="Mgr"), 60.0)
 
 
-@pytest.mark.usefixtures("hours")
 async def test_one_large_call_begins_in_one_turn_of_the_loop() -> None:
-    calls = Calls()
+    calls = Calls(HOURS)
     await turns_of_the_loop(20)
     assert calls.channel.calls.qsize() == 1
     assert len(calls.writer.close()) == 2

@@ -16,7 +16,7 @@ from taskd_net.core.links import UP
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Ready, Writes
 from taskd_net.links import transfers
-from taskd_net.links.transfers import Transfers
+from taskd_net.links.transfers import GATHER_IDLE_S, GATHER_MESSAGES, GATHER_S, Transfers
 from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.codec import read_ack
 from tests.links.pipes import FakeNode, frame
@@ -71,7 +71,7 @@ class Failed:
 class Serving:
     """A Proxy that has joined, one child, and the calls that are under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: float = GATHER_IDLE_S, longest: float = GATHER_S, most: int = GATHER_MESSAGES) -> None:
         self.node = FakeNode("Proxy/0")
         self.up = Upstream()
         self.child = self.node.router.register(0.0, WORKER).link or 0
@@ -80,7 +80,7 @@ class Serving:
         self.node.router.upstream_up(0.0, self.up, MGR)
         self.host, self.failures = self.node, Failed()
         self.budget = Quota(DEFAULT, Quota(DEFAULT))
-        self.transfers = Transfers(cast("Any", self))
+        self.transfers = Transfers(cast("Any", self), idle, longest, most)
         self.calls: dict[str, asyncio.Task[bytes]] = {}
 
     def quota(self, _: int) -> Quota:
@@ -118,9 +118,9 @@ class Serving:
 
 
 @pytest.fixture
-async def serving() -> AsyncIterator[Serving]:
-    """Calls that are still under way at the end are cancelled, and cost nothing any more."""
-    serving = Serving()
+async def serving(request: pytest.FixtureRequest) -> AsyncIterator[Serving]:
+    """Calls that are still under way at the end are cancelled, and cost nothing any more. A parameter has its terms."""
+    serving = Serving(*getattr(request, "param", ()))
     yield serving
     for call in serving.calls.values():
         call.cancel()
@@ -129,14 +129,12 @@ async def serving() -> AsyncIterator[Serving]:
     assert (serving.budget.messages, serving.budget.size) == (0, 0)
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages are gathered for some turns of the loop, and no longer."""
-    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 0.01)
-    monkeypatch.setattr(transfers, "GATHER_S", 1000.0)
+patient = pytest.mark.parametrize("serving", [(0.01, 1000.0)], indirect=True)
+"""Messages are gathered for some turns of the loop, and no longer."""
 
 
-async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: None) -> None:
+@patient
+async def test_message_that_comes_alone_goes_at_once(serving: Serving) -> None:
     for uuid in "ab":
         await serving.send(uuid)
         assert serving.up.forwarded[-1] == uuid
@@ -146,7 +144,8 @@ async def test_message_that_comes_alone_goes_at_once(serving: Serving, patient: 
     assert not serving.transfers.busy
 
 
-async def test_messages_that_come_together_go_together(serving: Serving, patient: None) -> None:
+@patient
+async def test_messages_that_come_together_go_together(serving: Serving) -> None:
     await serving.send("abc")
     assert (serving.up.forwarded, serving.transfers.busy) == (["a"], True)
     await serving.forwards("abc")
@@ -155,16 +154,16 @@ async def test_messages_that_come_together_go_together(serving: Serving, patient
     assert read_ack(await soon(serving.calls["b"]), WORKER).ok
 
 
-async def test_messages_are_gathered_as_long_as_more_come(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 1000.0)
-    monkeypatch.setattr(transfers, "GATHER_S", 0.05)
+@pytest.mark.parametrize("serving", [(1000.0, 0.05)], indirect=True)
+async def test_messages_are_gathered_as_long_as_more_come(serving: Serving) -> None:
     began = time.monotonic()
     await serving.send("ab")
     await serving.forwards("ab")
     assert time.monotonic() - began >= 0.05
 
 
-async def test_one_after_many_is_gathered_and_later_ones_are_not(serving: Serving, patient: None) -> None:
+@patient
+async def test_one_after_many_is_gathered_and_later_ones_are_not(serving: Serving) -> None:
     await serving.send("abx")
     await serving.forwards("abx")
     for uuid in "abx":
@@ -180,25 +179,25 @@ async def test_one_after_many_is_gathered_and_later_ones_are_not(serving: Servin
     assert gathered == [True] * transfers.GATHER_DECISIONS + [False] * 2
 
 
-async def test_so_many_messages_are_gathered_at_most(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "GATHER_IDLE_S", 1000.0)
-    monkeypatch.setattr(transfers, "GATHER_S", 1000.0)
-    monkeypatch.setattr(transfers, "GATHER_MESSAGES", 3)
+@pytest.mark.parametrize("serving", [(1000.0, 1000.0, 3)], indirect=True)
+async def test_so_many_messages_are_gathered_at_most(serving: Serving) -> None:
     await serving.send("abc")
     assert serving.up.forwarded == ["a"]
     await serving.send("de")
     assert serving.up.forwarded == ["a", "b", "c", "d"]
 
 
-async def test_caller_that_has_gone_sends_nothing(serving: Serving, patient: None) -> None:
+@patient
+async def test_caller_that_has_gone_sends_nothing(serving: Serving) -> None:
     await serving.send("abc")
     serving.calls["b"].cancel()
     await asyncio.wait([serving.calls["b"]])
     await serving.forwards("ac")
 
 
+@patient
 async def test_fault_with_one_message_costs_the_others_nothing(
-    serving: Serving, patient: None, monkeypatch: pytest.MonkeyPatch
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arrived = serving.node.router.call_arrived
 

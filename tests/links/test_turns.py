@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.links import turns as links_turns
 from taskd_net.links.turns import Turns
 from tests.peers.mesh import soon
 
 
-@pytest.fixture(autouse=True)
-def one_turn_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One turn for others between two slices."""
-    monkeypatch.setattr(links_turns, "SLICE_TURNS", 1)
+def turns_of_ten() -> Turns:
+    """Ten at a time, and one turn for others in between."""
+    return Turns(10, turns=1)
 
 
 def turn_of_loop() -> list[int]:
@@ -32,7 +29,7 @@ def turn_of_loop() -> list[int]:
 
 
 async def test_what_fits_into_a_turn_goes_at_once_and_the_rest_in_order() -> None:
-    turns, turn, taken = Turns(10), turn_of_loop(), list[tuple[str, int]]()
+    turns, turn, taken = turns_of_ten(), turn_of_loop(), list[tuple[str, int]]()
 
     async def take(name: str, amount: int) -> None:
         await turns.take(amount)
@@ -51,7 +48,7 @@ async def test_what_fits_into_a_turn_goes_at_once_and_the_rest_in_order() -> Non
 
 
 async def test_nobody_waits_in_the_next_turn() -> None:
-    turns = Turns(10)
+    turns = turns_of_ten()
     for _ in range(3):
         waiting = asyncio.ensure_future(turns.take(10))
         await asyncio.sleep(0)
@@ -61,7 +58,7 @@ async def test_nobody_waits_in_the_next_turn() -> None:
 
 
 async def test_who_goes_leaves_the_line() -> None:
-    turns = Turns(10)
+    turns = turns_of_ten()
     first, gone, stays = (asyncio.ensure_future(turns.take(10)) for _ in range(3))
     await asyncio.sleep(0)
     assert first.done()
@@ -78,7 +75,7 @@ def test_who_goes_at_any_moment_holds_up_nobody(pieces: list[tuple[int, int | No
     """`pieces`: amounts, and the turns of the loop after which the taker is cancelled."""
 
     async def play() -> None:
-        turns, taken = Turns(10), list[int]()
+        turns, taken = turns_of_ten(), list[int]()
 
         async def take(number: int, amount: int) -> None:
             await turns.take(amount)

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from taskd_net import limits
-from taskd_net.links import unfinished_calls
 from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.links.unfinished import Receiver, Unfinished
+from taskd_net.links.unfinished_calls import CHILD_LOOKS
 from taskd_net.peer_limits import Limits
 from tests.faults.relay import Relay, Shape
 from tests.peers.mesh import Mesh, WatchedNode, soon
@@ -147,7 +147,6 @@ async def test_large_messages_of_a_child_over_a_slow_network_are_taken(mesh: Mes
 
 
 async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unfinished_calls, "CHILD_LOOKS", 10)
     mgr = await mesh.mgr()
     assert mgr._server is not None and mgr._server._calls is not None
     calls = mgr._server._calls
@@ -157,5 +156,5 @@ async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkey
         for _ in range(SHARE + 1):
             await begin(connection)
         await counted(mgr, SHARE + 1)
-        assert calls._looks >= 10
+        assert calls._looks >= CHILD_LOOKS
     assert not mesh.count("call_ended")

@@ -8,7 +8,9 @@ import grpc
 import pytest
 
 from taskd_net import Code, Position
+from taskd_net.core.links import UP
 from taskd_net.links.grpc_calls import unary_call
+from taskd_net.links.tasknet import ToParent
 from taskd_net.transport.channel import channel_options
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
@@ -139,17 +141,16 @@ async def test_ack_for_a_message_that_is_refused(mesh: Mesh, theirs: Originals, 
     assert not below(mgr).shifted and not below(mgr).unread_acks
 
 
-async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(
-    mesh: Mesh, theirs: Originals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(mesh: Mesh, theirs: Originals) -> None:
     """After a standstill, the parent has given up, and would take the Ack for the next message's."""
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     assert (await mgr.send("Proxy/0", "x")).code == 0
-    with monkeypatch.context() as patch:
-        patch.setattr("taskd_net.links.ordered_acks.ORIGINAL_LATE_S", -1.0)
-        lost = asyncio.create_task(mgr.send("Proxy/0", "late"))
-        await mesh.logged("ack_too_late", node=proxy.position)
+    session = proxy.links[UP]
+    assert isinstance(session, ToParent) and session._line is not None
+    session._line.late = -1.0
+    lost = asyncio.create_task(mgr.send("Proxy/0", "late"))
+    await mesh.logged("ack_too_late", node=proxy.position)
     await mesh.logged("joined", node=proxy.position, times=2)
     await stands(mgr, "Proxy/0")
     assert (await mgr.send("Proxy/0", "y")).code == 0

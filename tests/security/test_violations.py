@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from taskd_net.core.links import VIOLATION_PAUSE_S
 from taskd_net.core.ready import Reason
 from tests.peers.links import LinkChild, LinkParent
 from tests.peers.mesh import Mesh, soon
@@ -15,13 +16,6 @@ from tests.security.bystander.pair import Bystanders
 pytestmark = pytest.mark.timeout(180)
 
 NO_BATCH = bytes(1000)
-PAUSE_S = 0.4
-
-
-@pytest.fixture(autouse=True)
-def pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pause that is longer than all that a node makes else, and short enough for a test."""
-    monkeypatch.setattr("taskd_net.core.links.VIOLATION_PAUSE_S", PAUSE_S)
 
 
 async def test_child_that_breaks_the_bounds_waits_for_its_next_stream(mesh: Mesh) -> None:
@@ -32,7 +26,7 @@ async def test_child_that_breaks_the_bounds_waits_for_its_next_stream(mesh: Mesh
             await child.write(NO_BATCH)
             await child.ended()
             await child.open()
-            assert time.monotonic() - began >= PAUSE_S
+            assert time.monotonic() - began >= VIOLATION_PAUSE_S
         assert mesh.count("child_lost", child="Worker/0/0", reason=Reason.VIOLATION.value) == 2
         await others.undisturbed()
 
@@ -47,7 +41,7 @@ async def test_child_does_not_return_at_once_to_a_parent_that_breaks_the_bounds(
             began = time.monotonic()
             await parent.write(stream, NO_BATCH)
             stream = await parent.opened()
-            assert time.monotonic() - began >= PAUSE_S
+            assert time.monotonic() - began >= VIOLATION_PAUSE_S
         await mesh.logged("violation", peer="Mgr/0", times=2)
     finally:
         await parent.stop()

@@ -9,8 +9,8 @@ from taskd_net import Code, Node, NodeConfig, Position
 from taskd_net.address import Address
 from taskd_net.transport import approach as transport_approach
 from taskd_net.transport import join as transport_join
-from taskd_net.transport import pending
 from taskd_net.transport.approach import Approach, approach_of
+from taskd_net.transport.pending import PER_CONNECTION
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
@@ -115,17 +115,16 @@ async def test_nodes_of_one_process_join_a_slow_parent_with_few_repeated_registe
         assert parent.registers <= 2 * len(nodes)
 
 
-async def test_full_parent_says_so_at_once_while_registrations_wait(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pending, "PER_CONNECTION", 1)
-    monkeypatch.setattr(pending, "PER_ADDRESS", 1)
-    mgr = await mesh.mgr(max_children=1, registration_hold=600.0)
-    async with RawChild("Worker/0/0") as holder, RawChild("Worker/0/1") as other:
-        for child in (holder, other):
-            child.connect(mgr.address or "")
-        assert (await soon(holder.register())).code == 0
-        assert (await soon(other.register())).code == Code.EXCEED_MAX_REGISTRY_NUM
+async def test_full_parent_says_so_at_once_while_registrations_wait(mesh: Mesh) -> None:
+    """Over a connection that has as many registrations without a stream as it may."""
+    mgr = await mesh.mgr(max_children=PER_CONNECTION, registration_hold=600.0)
+    async with RawChild("Worker/0/0") as child:
+        child.connect(mgr.address or "")
+        for rank in range(PER_CONNECTION):
+            child.position = f"Worker/0/{rank}"
+            assert (await soon(child.register())).code == 0
+        child.position = "Worker/1/0"
+        assert (await soon(child.register())).code == Code.EXCEED_MAX_REGISTRY_NUM
 
 
 async def test_child_without_a_place_asks_less_often(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:

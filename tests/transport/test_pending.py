@@ -10,7 +10,6 @@ import pytest
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.links.remote import Remote
-from taskd_net.transport import pending as transport_pending
 from taskd_net.transport.pending import Pending
 from tests.peers.mesh import soon
 
@@ -18,12 +17,9 @@ HERE = Remote("ipv4", "10.0.0.1", "1")
 THERE = Remote("ipv4", "10.0.0.1", "2")
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(per_connection: int = 1, line: int = 2) -> Pending:
     """Few places, and a short line."""
-    monkeypatch.setattr(transport_pending, "PER_CONNECTION", 1)
-    monkeypatch.setattr(transport_pending, "PER_ADDRESS", 9)
-    monkeypatch.setattr(transport_pending, "LINE", 2)
+    return Pending(lambda: 0, per_connection, 9, line)
 
 
 async def register(pending: Pending, remote: Remote, known: int | None = None, new: int | None = None) -> None:
@@ -47,7 +43,7 @@ async def waiting(pending: Pending, remote: Remote) -> AsyncIterator[asyncio.Tas
 
 
 async def test_place_is_free_again_unless_a_child_keeps_it() -> None:
-    pending = Pending(lambda: 0)
+    pending = small()
     for _ in range(3):
         await soon(register(pending, HERE))
     await soon(register(pending, HERE, new=1))
@@ -59,7 +55,7 @@ async def test_place_is_free_again_unless_a_child_keeps_it() -> None:
 
 
 async def test_child_that_registers_again_has_its_place() -> None:
-    pending = Pending(lambda: 0)
+    pending = small()
     await soon(register(pending, HERE, new=1))
     await soon(register(pending, HERE, known=1, new=1))
     await soon(register(pending, HERE, known=1))
@@ -71,7 +67,7 @@ async def test_child_that_registers_again_has_its_place() -> None:
 
 
 async def test_caller_that_goes_leaves_no_trace() -> None:
-    pending = Pending(lambda: 0)
+    pending = small()
     await soon(register(pending, HERE, new=1))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second:
         first.cancel()
@@ -84,7 +80,7 @@ async def test_caller_that_goes_leaves_no_trace() -> None:
 
 
 async def test_line_is_bounded() -> None:
-    pending = Pending(lambda: 0)
+    pending = small()
     await soon(register(pending, HERE, new=1))
     await soon(register(pending, THERE, new=2))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second:
@@ -102,7 +98,7 @@ async def test_line_is_bounded() -> None:
 
 
 async def test_caller_that_goes_and_is_pushed_out_in_the_same_moment() -> None:
-    pending = Pending(lambda: 0)
+    pending = small()
     for child, remote in enumerate((HERE, THERE)):
         await soon(register(pending, remote, new=child))
     async with waiting(pending, HERE), waiting(pending, HERE) as second:
@@ -114,11 +110,9 @@ async def test_caller_that_goes_and_is_pushed_out_in_the_same_moment() -> None:
         await soon(newcomer)
 
 
-async def test_places_that_become_free_together_are_given_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_places_that_become_free_together_are_given_together() -> None:
     """Also when one of the callers has gone in between: its place goes on to the next."""
-    monkeypatch.setattr(transport_pending, "PER_CONNECTION", 2)
-    monkeypatch.setattr(transport_pending, "LINE", 3)
-    pending = Pending(lambda: 0)
+    pending = small(2, 3)
     for child in (1, 2):
         await soon(register(pending, HERE, new=child))
     async with waiting(pending, HERE) as first, waiting(pending, HERE) as second, waiting(pending, HERE) as third:

@@ -10,7 +10,7 @@ import pytest
 
 from taskd_net import Code, Message, Position
 from taskd_net.core.identity import Credentials, Violation
-from taskd_net.core.links import Link
+from taskd_net.core.links import VIOLATION_PAUSE_S, Link
 from taskd_net.core.ready import EndStream, Ready
 from taskd_net.links import peer as peers
 from taskd_net.links.batched_kind import STREAM
@@ -221,14 +221,13 @@ async def test_newer_stream_takes_the_place_of_the_older_one() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.02, 3600.0])
-async def test_stream_after_a_violation_is_held(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr("taskd_net.core.links.VIOLATION_PAUSE_S", seconds)
-    parent = Parent()
+async def test_stream_after_a_violation_is_held(seconds: float) -> None:
+    parent, broken_at = Parent(), seconds - VIOLATION_PAUSE_S
     older, newer = FakeIncoming(parent.node), FakeIncoming(parent.node)
     first = asyncio.create_task(parent.streams.serve(older))
     await soon(older.told.get())
     session = parent.node.links[parent.link]
-    parent.node.perform(parent.node.router.bounds_broken(0.0, parent.link, session, Violation(Code.NET_ERR, "x")))
+    parent.node.perform(parent.node.router.bounds_broken(broken_at, parent.link, session, Violation(Code.NET_ERR, "x")))
     await soon(first)
     second = asyncio.create_task(parent.streams.serve(newer))
     for _ in range(20):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from taskd_net import limits, vocabulary
 from taskd_net.jobs.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING
 from taskd_net.jobs.events import RetryTime
 from taskd_net.jobs.outbox import COMMAND_RETRY_S
+from taskd_net.jobs.plugins.epoch_commands import end_epoch
 from taskd_net.jobs.records import AGENT_SILENT_S
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.limits import IN_PLACE_S
@@ -344,11 +348,14 @@ def test_a_lost_end_of_an_epoch_is_given_up_and_a_209_goes_on() -> None:
     assert [command.code for command in scene.tick(COMMAND_RETRY_S).commands] == [209]
 
 
-def test_a_long_list_of_ranks_becomes_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "RANKS_PER_LIST", 2)
-    scene = training()
-    scene.fault(1, 3)
-    assert commands(scene.tick()) == [("Worker/All/All", END), ("Agent/1", 209)]
+@pytest.mark.parametrize(("more", "to"), [(0, "Worker/All/0,1,2,"), (1, "Worker/All/All")])
+def test_a_long_list_of_ranks_becomes_all(more: int, to: str) -> None:
+    inside, sent = SimpleNamespace(phase=RUNNING), list[str]()
+    workers = dict.fromkeys(range(limits.RANKS_PER_LIST + more), inside)
+    snapshot: Any = SimpleNamespace(records=SimpleNamespace(workers=workers, epochs=SimpleNamespace(number=1)))
+    plugin: Any = SimpleNamespace(send=lambda receiver, *_: sent.append(receiver))
+    assert end_epoch(plugin, snapshot, (), "a fault")
+    assert len(sent) == 1 and sent[0].startswith(to)
 
 
 def test_a_rank_that_fails_as_the_first_epoch_begins_is_restarted() -> None:
