@@ -63,9 +63,11 @@ class SwitchFile:
 
     Args:
         path: of the file; by default `TASKD_NET_PROFILING_SWITCH`, else where TaskD's platform mounts it.
+        patience: seconds for reading it.
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, patience: float = LOOK_S) -> None:
+        self._patience = patience
         self.path = path or os.environ.get(PATH) or MOUNTED
         self._log = get_logger(path=self.path)
         self._switch: ProfilingSwitch | None = None
@@ -85,7 +87,7 @@ class SwitchFile:
             if mark == self._mark:
                 return None
             self._mark = mark if time.time() - status.st_ctime > REST_S else None
-            content = read_file(self.path, SWITCH_BYTES, LOOK_S)
+            content = read_file(self.path, SWITCH_BYTES, self._patience)
             switch = read_switch(content.data.decode())
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -102,14 +104,16 @@ class SwitchFile:
 
 
 class SwitchWatch:
-    """A thread that looks at the file once a second, until `close`.
+    """A thread that looks at the file again and again, until `close`.
 
     Args:
         take: is called with each switch that has changed, in this thread; it must not raise.
         path: as for `SwitchFile`.
+        every: seconds between two looks.
     """
 
-    def __init__(self, take: Callable[[ProfilingSwitch], None], path: str | None = None) -> None:
+    def __init__(self, take: Callable[[ProfilingSwitch], None], path: str | None = None, every: float = LOOK_S) -> None:
+        self._every = every
         self._take = take
         self._file = SwitchFile(path)
         self._ended = End()
@@ -139,4 +143,4 @@ class SwitchWatch:
             switch = self._file.look()
             if switch is not None and not self._ended.is_set():
                 self._take(switch)
-            self._ended.wait(LOOK_S)
+            self._ended.wait(self._every)

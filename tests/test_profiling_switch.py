@@ -94,12 +94,11 @@ def test_file_at_rest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [file.look(), file.look(), len(reads)] == [OFF, None, 4]
 
 
-def test_fifo_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.05)
+def test_fifo_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "switch")
     writer = os.open(tmp_path / "switch", os.O_RDWR)
     try:
-        assert SwitchFile(str(tmp_path / "switch")).look() is None
+        assert SwitchFile(str(tmp_path / "switch"), patience=0.05).look() is None
     finally:
         os.close(writer)
 
@@ -111,10 +110,9 @@ def test_path(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SwitchFile().path == "/mounted/switch"
 
 
-def test_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.01)
+def test_watch(tmp_path: Path) -> None:
     path, taken = tmp_path / "switch", SimpleQueue[ProfilingSwitch]()
-    watch = SwitchWatch(taken.put, str(path))
+    watch = SwitchWatch(taken.put, str(path), every=0.01)
     watch.start()
     for text, switch in (('{"Step": "on"}', ON), ("{}", OFF)):
         (tmp_path / "new").write_text(text)

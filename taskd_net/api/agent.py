@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from taskd_net import vocabulary
-from taskd_net.api import agent_settings, arguments, plans, reporting
+from taskd_net.api import agent_settings, arguments, plans
 from taskd_net.api.agent_events import (
     Commanded,
     Done,
@@ -46,6 +46,7 @@ from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.api.plans import Call, Leave, Plans, PyTorchPlans, Return
 from taskd_net.api.pytorch import PyTorchWorkers
 from taskd_net.api.receiver import Terms, from_mgr, read_body
+from taskd_net.api.reporting import REGISTER_EVERY_S, RETRY_S
 from taskd_net.api.supervision import Supervisor, Times
 from taskd_net.blocking import BlockingNode
 from taskd_net.codes import ConfigError
@@ -75,6 +76,11 @@ MGR_VARIABLE: Final = {"PyTorch": "MASTER_ADDR", "MindSpore": "MS_SCHED_HOST"}
 _operators: Final = Operators()
 
 
+def times_of_environment() -> Times:
+    """The times of an Agent, with the one that the environment sets."""
+    return Times(JOIN_S, GO_S, REGISTER_EVERY_S, agent_settings.GRACE_EXIT_S, agent_settings.fault_timeout())
+
+
 class Agent:
     """The Agent of this process, from init to destroy.
 
@@ -84,6 +90,9 @@ class Agent:
         their_plans: the meaning of each command for them.
         proxy: the Proxy of the node, if this process is to run it.
         devices: names of the node's devices, by local rank.
+        times: of its decisions; None for those of `times_of_environment`.
+        look: seconds between two looks at the workers.
+        retry: seconds before a report that the Mgr has not taken is sent again.
     """
 
     def __init__(
@@ -93,11 +102,17 @@ class Agent:
         their_plans: Plans,
         proxy: AgentsProxy,
         devices: Sequence[str] = (),
+        *,
+        times: Times | None = None,
+        look: float = LOOK_S,
+        retry: float = RETRY_S,
     ) -> None:
+        self._times = times or times_of_environment()
+        self._look_s = look
+        self._retry = retry
         self._devices = devices
         self.workers = workers
         self._plans = their_plans
-        self._fault_timeout = agent_settings.fault_timeout()
         self._start = Once()
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
@@ -166,19 +181,12 @@ class Agent:
         self._joins = 0
         self._terms = Terms()
         self._wakes: asyncio.TimerHandle | None = None
-        self._outbox, self._heartbeat = Outbox(node, MTYPE), Heartbeat(node, MTYPE)
+        self._outbox, self._heartbeat = Outbox(node, MTYPE, self._retry), Heartbeat(node, MTYPE)
         self._ends = Ends(lambda: self._feed(Ended()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
-        times = Times(
-            join=JOIN_S,
-            go=GO_S,
-            repeat=reporting.REGISTER_EVERY_S,
-            grace=agent_settings.GRACE_EXIT_S,
-            fault=self._fault_timeout,
-        )
         remaining = self.workers.remaining
         now = time.monotonic()
-        self._supervisor = Supervisor(self._plans, times, str(uuid4()), remaining, now, self._devices)
+        self._supervisor = Supervisor(self._plans, self._times, str(uuid4()), remaining, now, self._devices)
         outcome: Leave | Return | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -229,7 +237,7 @@ class Agent:
 
     async def _tick(self, node: Node) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._look_s)
             self._look_at_joins(node)
             self._feed(Tick())
 
@@ -294,6 +302,47 @@ class _End:
 slot: Final[Slot[Agent]] = Slot("agent")
 
 
+def initialise(
+    config: Mapping[str, object] = {},
+    cls: object = None,
+    proxy: Callable[[int, str, str, arguments.Settings], AgentsProxy] = AgentsProxy,
+    **more: Any,
+) -> bool:
+    """Carry out `init_taskd_agent`, whose arguments are TaskD's, for an Agent with other times.
+
+    Args:
+        config, cls: as in that call.
+        proxy: makes the Proxy of the node.
+        more: further arguments of the `Agent`.
+
+    Raises:
+        ConfigError, Refused: as that call says in the log.
+    """
+    wanted = arguments.checked(config)
+    name = wanted.get("Framework", "PyTorch")
+    if not isinstance(name, str) or name not in RANK_VARIABLE:
+        raise ConfigError(f"Framework is {name!r}; expected 'PyTorch' or 'MindSpore'")
+    if name == "MindSpore" and agent_settings.msrun_takes_plugin():
+        log.info("no_agent", reason=f"{agent_settings.MSRUN} is plugin")
+        return False
+    server_rank = arguments.server_rank(wanted, RANK_VARIABLE[name])
+    upstream = arguments.upstream(wanted)
+    secured = arguments.secured(wanted, listens=False, connects=True)
+    node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
+    own_proxy = proxy(server_rank, upstream, MGR_VARIABLE[name], wanted)
+    workers: LocalWorkers
+    their_plans: Plans
+    if name == "PyTorch":
+        if cls is None:
+            raise ConfigError("cls is None; expected the SimpleElasticAgent, as Framework is 'PyTorch'")
+        workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
+    else:
+        workers, their_plans = MindSporeWorkers(_operators), agent_settings.mindspore_plans()
+    devices = agent_settings.device_names(wanted)
+    slot.fill(lambda: Agent(node, workers, their_plans, own_proxy, devices, **more), f"agent-{server_rank}.log")
+    return True
+
+
 @documented
 def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> bool:
     """Make this process the Agent of its node. It joins in the background, whenever its Proxy is there.
@@ -314,29 +363,7 @@ def init_taskd_agent(config: Mapping[str, object] = {}, cls: object = None) -> b
 
     Source: TaskD API reference; docs/contract.md, section 7.
     """
-    wanted = arguments.checked(config)
-    name = wanted.get("Framework", "PyTorch")
-    if not isinstance(name, str) or name not in RANK_VARIABLE:
-        raise ConfigError(f"Framework is {name!r}; expected 'PyTorch' or 'MindSpore'")
-    if name == "MindSpore" and agent_settings.msrun_takes_plugin():
-        log.info("no_agent", reason=f"{agent_settings.MSRUN} is plugin")
-        return False
-    server_rank = arguments.server_rank(wanted, RANK_VARIABLE[name])
-    upstream = arguments.upstream(wanted)
-    secured = arguments.secured(wanted, listens=False, connects=True)
-    node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
-    own_proxy = AgentsProxy(server_rank, upstream, MGR_VARIABLE[name], wanted)
-    workers: LocalWorkers
-    their_plans: Plans
-    if name == "PyTorch":
-        if cls is None:
-            raise ConfigError("cls is None; expected the SimpleElasticAgent, as Framework is 'PyTorch'")
-        workers, their_plans = PyTorchWorkers(_operators, cls), PyTorchPlans()
-    else:
-        workers, their_plans = MindSporeWorkers(_operators), agent_settings.mindspore_plans()
-    devices = agent_settings.device_names(wanted)
-    slot.fill(lambda: Agent(node, workers, their_plans, own_proxy, devices), f"agent-{server_rank}.log")
-    return True
+    return initialise(config, cls)
 
 
 @documented

@@ -34,9 +34,19 @@ class Attendant:
         framework: `pt` or `ms`.
         mtype: the kind of its messages.
         remember: is told each answer, so that it is repeated after a REGISTER.
+        beat: seconds between two KEEP_ALIVEs during a stress test.
     """
 
-    def __init__(self, node: BlockingNode, rank: int, framework: str, mtype: str, remember: Callable[[Body], None]):
+    def __init__(
+        self,
+        node: BlockingNode,
+        rank: int,
+        framework: str,
+        mtype: str,
+        remember: Callable[[Body], None],
+        beat: float = BEAT_S,
+    ) -> None:
+        self._beat_s = beat
         self._framework = framework
         self._mtype = mtype
         self._remember = remember
@@ -76,7 +86,7 @@ class Attendant:
         while True:
             await self._testing.wait()
             heartbeat.beat(keep_alive())
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(self._beat_s)
 
     def _take(self, body: Body) -> None:
         log.info("command", code=body.code, msg_type=body.msg_type)

@@ -87,9 +87,11 @@ class Pruner:
 
     Args:
         limit_mb: MB (1,048,576 bytes) that the files of all ranks may take.
+        every: seconds between two looks.
     """
 
-    def __init__(self, limit_mb: int) -> None:
+    def __init__(self, limit_mb: int, every: float = PRUNE_S) -> None:
+        self._every = every
         self._limit = limit_mb * 1024 * 1024
         self._folder = folder()
         self._ended = End()
@@ -114,7 +116,7 @@ class Pruner:
         while not self._ended.is_set():
             if removed := prune(self._folder, self._limit, self._ended):
                 log.info("profiling_pruned", folder=str(self._folder), files=removed, limit_bytes=self._limit)
-            self._ended.wait(PRUNE_S)
+            self._ended.wait(self._every)
 
 
 def _rank_folders(profiling: Path) -> Iterator[Path]:

@@ -65,9 +65,11 @@ class Manager:
     Args:
         node: the mesh's side of it.
         config: the checked `config` of the call.
+        more: further arguments of the `Succession`.
     """
 
-    def __init__(self, node: NodeConfig, config: Mapping[str, object]) -> None:
+    def __init__(self, node: NodeConfig, config: Mapping[str, object], **more: Any) -> None:
+        self._more = more
         self.config = config
         self._settings = _settings(config)
         self.node = BlockingNode(replace(node, standby=self._settings.in_etcd)).start()
@@ -87,7 +89,7 @@ class Manager:
 
         async def start(node: Node) -> None:
             # Known before the look at `_closing`, which `close` in another thread sets before it looks for this.
-            self._deciding = deciding = manager.Succession(node, self._settings)
+            self._deciding = deciding = manager.Succession(node, self._settings, **self._more)
             if not self._closing:
                 await deciding.start()
 

@@ -59,12 +59,24 @@ class AgentsProxy:
         listen: the Agent's upstream, `host:port`.
         variable: names the Mgr's host.
         config: of the Agent, for TLS.
+        identify: seconds for each answer of another listener to the question of its position.
+        silent: seconds in which one that does not answer is asked again.
 
     Raises:
         ConfigError: the variable is set, and no host.
     """
 
-    def __init__(self, server_rank: int, listen: str, variable: str, config: arguments.Settings) -> None:
+    def __init__(
+        self,
+        server_rank: int,
+        listen: str,
+        variable: str,
+        config: arguments.Settings,
+        identify: float = IDENTIFY_S,
+        silent: float = SILENT_S,
+    ) -> None:
+        self._identify_s = identify
+        self._silent = silent
         self._server_rank = server_rank
         self._listen = listen
         self._variable = variable
@@ -118,11 +130,11 @@ class AgentsProxy:
 
     def _use_listener(self, error: ConfigError, tls: Tls | None) -> None:
         """Use the process that listens at the Agent's upstream, if it is the Proxy of this node."""
-        address, until = Address.parse(self._listen), time.monotonic() + SILENT_S
-        found = _identify(address, tls)
+        address, until = Address.parse(self._listen), time.monotonic() + self._silent
+        found = _identify(address, tls, self._identify_s)
         while found.kind in (Kind.SILENT, Kind.NONE) and time.monotonic() < until:
             time.sleep(AGAIN_S)
-            found = _identify(address, tls)
+            found = _identify(address, tls, self._identify_s)
         due = Position.proxy(self._server_rank)
         holder = found.kind.value if found.about is None else str(found.about.position)
         if holder != str(due) and found.kind is not Kind.MESH:
@@ -145,12 +157,12 @@ def make_way() -> None:
         slot.clear(node)
 
 
-def _identify(address: Address, tls: Tls | None) -> Found:
+def _identify(address: Address, tls: Tls | None, seconds: float) -> Found:
     """Identify a listener, in the loop of this process's nodes."""
     user = object()
     release = partial(shared.release, user)
     loop = threads.uninterrupted(partial(shared.acquire, user), release)
     try:
-        return asyncio.run_coroutine_threadsafe(identify(address, IDENTIFY_S, tls), loop).result()
+        return asyncio.run_coroutine_threadsafe(identify(address, seconds, tls), loop).result()
     finally:
         threads.uninterrupted(release)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from taskd_net.api import reporting
 from taskd_net.api.member import log
-from taskd_net.api.reporting import MGR
+from taskd_net.api.reporting import MGR, RETRY_S
 from taskd_net.body import Body
 from taskd_net.codes import describe
 from taskd_net.node import Node
@@ -22,11 +21,13 @@ class Outbox:
     Args:
         node: the Agent's node.
         mtype: the kind of message.
+        retry: seconds before a report that the Mgr has not taken is sent again.
     """
 
-    def __init__(self, node: Node, mtype: str) -> None:
+    def __init__(self, node: Node, mtype: str, retry: float = RETRY_S) -> None:
         self._node = node
         self._mtype = mtype
+        self._retry = retry
         self._waiting: dict[tuple[str, int], tuple[Body, str]] = {}
         self._filled = asyncio.Event()
         self._empty = asyncio.Event()
@@ -51,7 +52,7 @@ class Outbox:
             await self._filled.wait()
             kind, report = next(iter(self._waiting.items()))
             if not await self._sent(*report):
-                await asyncio.sleep(reporting.RETRY_S)
+                await asyncio.sleep(self._retry)
             elif self._waiting[kind] is report:
                 del self._waiting[kind]
             if not self._waiting:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import limits, threads, vocabulary
+from taskd_net import threads, vocabulary
 from taskd_net.api.member import Refused, log
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
+from taskd_net.limits import HANDLER_GRACE_S
 from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.untrusted import natural
@@ -47,18 +48,21 @@ class Receiver:
         if self._thread is None:
             self._thread = threads.start(self._run, "taskd_net handlers", application=True)
 
-    def join(self) -> None:
+    def join(self, seconds: float = HANDLER_GRACE_S) -> None:
         """Wait for the end of the thread, after the node is closed, perhaps by a handler.
 
+        Args:
+            seconds: for a handler to return.
+
         Raises:
-            Refused: a handler has not returned within `limits.HANDLER_GRACE_S`.
+            Refused: it has not.
         """
         self._closed = True
         if self._thread is None or self._thread is threading.current_thread():
             return
-        self._thread.join(limits.HANDLER_GRACE_S)
+        self._thread.join(seconds)
         if self._thread.is_alive():
-            raise Refused(f"a handler has not returned within {limits.HANDLER_GRACE_S} s; the node is closed")
+            raise Refused(f"a handler has not returned within {seconds:g} s; the node is closed")
 
     def _run(self) -> None:
         # `Reading` has logged the error that ended it; nobody else is there to catch it.

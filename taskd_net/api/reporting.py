@@ -43,14 +43,14 @@ _ANSWERED_WITHIN: Final = {SWITCH_NIC: SWITCH_NIC_S, STRESS_TEST: STRESS_TEST_S}
 """Seconds for which the answer to an operation matters to a Mgr, by code: it waits for those of other Workers."""
 
 
-async def report_until_taken(node: Node, body: Body, mtype: str) -> None:
-    """Send one report until the Mgr has it, with one uuid, so that it arrives once."""
+async def report_until_taken(node: Node, body: Body, mtype: str, retry: float) -> None:
+    """Send one report until the Mgr has it, with one uuid, so that it arrives once. `retry`: seconds between tries."""
     send = partial(node.send, body.to_json(), to=MGR, mtype=mtype, uuid=str(uuid4()), wait=False)
     await node.joined()
     if not (ack := await send()).ok:
         log.warning("report_not_taken", node=str(node.position), code=body.code, reason=describe(ack.code))
-        await asyncio.sleep(RETRY_S)
-        await repeat(send, itertools.repeat(RETRY_S))
+        await asyncio.sleep(retry)
+        await repeat(send, itertools.repeat(retry))
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
@@ -64,9 +64,21 @@ class Reports:
         node: the Worker's node.
         registration: what the Worker registers with.
         mtype: the kind of message.
+        repeat: seconds between two registrations.
+        retry: seconds before a registration, or what follows it, is sent again.
     """
 
-    def __init__(self, node: BlockingNode, registration: Body, mtype: str) -> None:
+    def __init__(
+        self,
+        node: BlockingNode,
+        registration: Body,
+        mtype: str,
+        *,
+        repeat: float = REGISTER_EVERY_S,
+        retry: float = RETRY_S,
+    ) -> None:
+        self._repeat = repeat
+        self._retry = retry
         self._node = node
         self._registration = registration
         self._mtype = mtype
@@ -145,7 +157,7 @@ class Reports:
         """
         while True:
             await self._register(node)
-            await asyncio.sleep(REGISTER_EVERY_S)
+            await asyncio.sleep(self._repeat)
 
     def _not_taken(self, ack: Ack) -> None:
         """Look for the Mgr, unless the report itself was wrong."""
@@ -185,7 +197,7 @@ class Reports:
 
     async def _register(self, node: Node) -> None:
         """Register, and repeat what an original Mgr forgets with each REGISTER."""
-        await report_until_taken(node, self._registration, self._mtype)
+        await report_until_taken(node, self._registration, self._mtype, self._retry)
         told: list[Body] = []
         while (report := self._untold(told)) is not None:
             # The application may report another state meanwhile; the Mgr gets the last one last.
@@ -193,7 +205,7 @@ class Reports:
             if ack.code < 5000:
                 told.append(report)
             else:
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(self._retry)
 
     def _untold(self, told: Sequence[Body]) -> Body | None:
         """A report that matters, and that the Mgr has not been told."""

@@ -21,9 +21,9 @@ PROCESSES: Final = Path("/proc")
 ROLE: Final = b"MS_ROLE=MS_SCHED"
 
 
-def end_scheduler() -> None:
-    """End the children of this process that are msrun's schedulers: SIGTERM, then SIGKILL."""
-    until = time.monotonic() + GRACE_S
+def end_scheduler(grace: float = GRACE_S) -> None:
+    """End the children of this process that are msrun's schedulers: SIGTERM, and SIGKILL after `grace` seconds."""
+    until = time.monotonic() + grace
     opened = [(pid, descriptor) for pid in _schedulers() if (descriptor := _open(pid)) is not None]
     for pid, descriptor in opened:
         log.info("scheduler_ended", pid=pid)

@@ -15,18 +15,18 @@ from uuid import uuid4
 
 from taskd_net import fork, limits
 from taskd_net.api import arguments
-from taskd_net.api.attendant import Attendant
-from taskd_net.api.disk import Pruner
+from taskd_net.api.attendant import BEAT_S, Attendant
+from taskd_net.api.disk import PRUNE_S, Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver, Terms, from_mgr
-from taskd_net.api.reporting import Reports
+from taskd_net.api.reporting import REGISTER_EVERY_S, RETRY_S, Reports
 from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeError
 from taskd_net.config import NodeConfig
 from taskd_net.position import Position
 from taskd_net.profiling_domains import ProfilingSwitch
-from taskd_net.profiling_switch import SwitchWatch
+from taskd_net.profiling_switch import LOOK_S, SwitchWatch
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import (
     ACTION,
@@ -91,24 +91,42 @@ class _Handlers:
 _handlers: Final = _Handlers()
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerTimes:
+    """Times of a Worker in seconds, each as the constant says that is its default."""
+
+    repeat: float = REGISTER_EVERY_S
+    retry: float = RETRY_S
+    beat: float = BEAT_S
+    switch: float = LOOK_S
+    prune: float = PRUNE_S
+    handler: float = limits.HANDLER_GRACE_S
+    close: float = limits.CLOSE_GRACE_S
+
+
 class Worker:
     """The Worker of this process, from init to destroy.
 
-    Attributes:
-        grace: seconds for reports that wait when it is destroyed.
+    Args:
+        config: the node.
+        rank: its global rank.
+        framework: `pt` or `ms`.
+        limit_mb: MB of the profiling files.
+        times: that no user sets.
     """
 
-    grace = limits.CLOSE_GRACE_S
-
-    def __init__(self, config: NodeConfig, rank: int, framework: str, limit_mb: int) -> None:
+    def __init__(
+        self, config: NodeConfig, rank: int, framework: str, limit_mb: int, times: WorkerTimes = WorkerTimes()
+    ) -> None:
+        self._times = times
         self.node = _early.take(config) or BlockingNode(config).start()
         registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
-        self.reports = Reports(self.node, registration, MTYPE)
-        self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember)
+        self.reports = Reports(self.node, registration, MTYPE, repeat=times.repeat, retry=times.retry)
+        self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember, times.beat)
         self._terms = Terms()
         self._receiver = Receiver(self.node, self._take)
-        self._switch = SwitchWatch(self._switched)
-        self._pruner = Pruner(limit_mb)
+        self._switch = SwitchWatch(self._switched, every=times.switch)
+        self._pruner = Pruner(limit_mb, times.prune)
         self._start = Once()
         self._turn = fork.Lock()  # handlers run one after another
 
@@ -127,11 +145,11 @@ class Worker:
     def close(self) -> None:
         """Leave the mesh, and end every thread but that of a device call."""
         self._switch.end()
-        self.reports.close(self.grace)
+        self.reports.close(self._times.close)
         leave(self.node)
         self._pruner.close()
         self._switch.close()
-        self._receiver.join()
+        self._receiver.join(self._times.handler)
 
     def _take(self, message: Message, body: Body) -> None:
         """Handle a message: the application first, then this package."""
@@ -223,6 +241,21 @@ def _settings(rank: int, framework: str) -> NodeConfig:
         raise ConfigError(f"{UPSTREAM}: {error}") from None
 
 
+def initialise(
+    rank_id: int, upper_limit_of_disk_in_mb: int = 5000, framework: str = "pt", times: WorkerTimes = WorkerTimes()
+) -> bool:
+    """Carry out `init_taskd_worker`, whose arguments are TaskD's, for a Worker with other times.
+
+    Raises:
+        ConfigError, Refused: as that call says in the log.
+    """
+    rank = arguments.whole(rank_id, "rank_id")
+    limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
+    config = _settings(rank, framework)
+    slot.fill(lambda: Worker(config, rank, framework, limit_mb, times), f"taskd-worker-{rank}.log")
+    return True
+
+
 @documented
 def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, framework: str = "pt") -> bool:
     """Make this training process a Worker of the mesh. It joins in the background, whenever its Proxy is there.
@@ -239,11 +272,7 @@ def init_taskd_worker(rank_id: int, upper_limit_of_disk_in_mb: int = 5000, frame
 
     Source: TaskD API reference; docs/contract.md, section 7.
     """
-    rank = arguments.whole(rank_id, "rank_id")
-    limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
-    config = _settings(rank, framework)
-    slot.fill(lambda: Worker(config, rank, framework, limit_mb), f"taskd-worker-{rank}.log")
-    return True
+    return initialise(rank_id, upper_limit_of_disk_in_mb, framework)
 
 
 @documented

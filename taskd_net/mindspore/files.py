@@ -13,8 +13,7 @@ from typing import Final, Self
 from taskd_net import threads
 from taskd_net.bounded_file import read_file
 from taskd_net.logger import late_logger
-from taskd_net.manager import changed_file
-from taskd_net.manager.changed_file import FILE_BYTES
+from taskd_net.manager.changed_file import FILE_BYTES, READ_S
 from taskd_net.manager.config import RESET_FILE
 from taskd_net.mindspore.machine import Files
 
@@ -58,9 +57,11 @@ class Reader:
 
     Args:
         paths: their places.
+        patience: seconds for an answer of the file system.
     """
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, patience: float = READ_S) -> None:
+        self._patience = patience
         self._paths = paths.by_name()
         self._last = Files()
         self._hangs = False
@@ -70,15 +71,15 @@ class Reader:
         self._thread = threads.start(self._run, "reads reset files")
 
     def read(self) -> Files:
-        """The present content; where the file system does not answer within a second, that of the last answer."""
+        """The present content; where the file system does not answer in time, that of the last answer."""
         if not self._hangs:
             self._asked.put(True)
         try:
-            self._last = self._answers.get(timeout=changed_file.READ_S if not self._hangs else 0.001)
+            self._last = self._answers.get(timeout=self._patience if not self._hangs else 0.001)
             self._hangs = False
         except Empty:
             if not self._hangs:
-                log.warning("reset_files_hang", seconds=changed_file.READ_S)
+                log.warning("reset_files_hang", seconds=self._patience)
             self._hangs = True
         return self._last
 
@@ -86,7 +87,7 @@ class Reader:
         """End the thread. It is not waited for while the file system hangs."""
         self._asked.put(False)
         if not self._hangs:
-            self._thread.join(changed_file.READ_S)
+            self._thread.join(self._patience)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +112,7 @@ class Reader:
             mode = path.lstat().st_mode
             if not stat.S_ISREG(mode):
                 raise OSError(f"it is no plain file, but {_KINDS.get(stat.S_IFMT(mode), 'another kind')}")
-            data = read_file(path, FILE_BYTES, changed_file.READ_S).data
+            data = read_file(path, FILE_BYTES, self._patience).data
         except (FileNotFoundError, NotADirectoryError):
             self._told.pop(path.name, None)
             return None

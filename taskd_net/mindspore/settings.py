@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.api import agent_settings
-from taskd_net.api.agent_settings import FINISH_PAUSE, FINISH_PAUSE_S, restart_pause
+from taskd_net.api.agent_settings import FINISH_PAUSE, FINISH_PAUSE_S, GRACE_EXIT_S, restart_pause
 from taskd_net.api.arguments import seconds_of_environment
 from taskd_net.mindspore.machine import Times
 
@@ -46,5 +45,5 @@ def times_of_environment() -> Times:
         replace=seconds_of_environment(REPLACE_WAIT, REPLACE_S),
         failed=seconds_of_environment(FAILURE_PAUSE, FAILURE_PAUSE_S),
         finish=seconds_of_environment(FINISH_PAUSE, FINISH_PAUSE_S),
-        grace=seconds_of_environment(EXIT_WAIT, agent_settings.GRACE_EXIT_S),
+        grace=seconds_of_environment(EXIT_WAIT, GRACE_EXIT_S),
     )

@@ -80,6 +80,7 @@ class MindIO(Controller):
     Attributes:
         end_s: seconds that its process has to end.
         again_s: seconds that a process has lived if another one follows at once.
+        gives_up_s: seconds after which MindIO ends the training without an order.
         loss: the reason for which the training processes have no controller; empty while they have one.
     """
 
@@ -87,6 +88,7 @@ class MindIO(Controller):
         self._heard = lost
         self.end_s = END_S
         self.again_s = AGAIN_S
+        self.gives_up_s = GIVES_UP_S
         self._process: _Process | None = None
         self._is_killed = False
         # A stop, or a checkpoint before the end, was ordered.
@@ -233,7 +235,7 @@ class MindIO(Controller):
         if report == "result" and arguments[0] == Code.OK and arguments[3] in _ENDS_ROUND:
             self._in_round = False
         elif report == "fault_ranks" and not self._in_round:
-            self._gives_up_at = time.monotonic() + GIVES_UP_S
+            self._gives_up_at = time.monotonic() + self.gives_up_s
 
     def _ended(self, status: int | None, seconds: float) -> None:
         """The process has ended by itself."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import limits
+from taskd_net.limits import KILLED_S
 from taskd_net.logger import late_logger
 from taskd_net.torch import guard
 
@@ -18,9 +18,15 @@ GRACE_S: Final = 1.0
 log: Final = late_logger()
 
 
-def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait until a process has ended, and kill it after some seconds. Returns False for one that outlives that."""
-    for wait in (seconds, limits.KILLED_S):
+def ended(process: subprocess.Popen[bytes], seconds: float, killed: float = KILLED_S) -> bool:
+    """Wait until a process has ended, and kill it after some seconds. Returns False for one that outlives that.
+
+    Args:
+        process: it.
+        seconds: for its own end.
+        killed: seconds from SIGKILL to its end.
+    """
+    for wait in (seconds, killed):
         try:
             process.wait(wait)
         except subprocess.TimeoutExpired:
@@ -34,11 +40,17 @@ class Guardian:
     """Ends sessions of this process when this process ends, however that happens.
 
     It runs in a session of its own, so that signals of a terminal and of torchrun's end do not reach it.
+
+    Args:
+        grace: seconds from SIGTERM to SIGKILL for what is guarded.
+        killed: seconds from SIGKILL to its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grace: float = GRACE_S, killed: float = KILLED_S) -> None:
+        self._grace = grace
+        self._killed = killed
         self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", guard.__file__, str(GRACE_S)],
+            [sys.executable, "-I", "-S", guard.__file__, str(grace)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -58,7 +70,7 @@ class Guardian:
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         # A training process that was forked without exec holds the other end, and keeps the guardian.
-        if not ended(self._process, GRACE_S + limits.KILLED_S):
+        if not ended(self._process, self._grace + self._killed, self._killed):
             log.error("guardian_stuck", pid=self._process.pid)
 
     def __enter__(self) -> Self:

@@ -22,7 +22,8 @@ from typing import Any, Final, TypeVar
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore
 
-from taskd_net.api import arguments, reporting
+from taskd_net.api import arguments
+from taskd_net.api.reporting import REGISTER_EVERY_S
 from taskd_net.api.worker import (
     Command,
     destroy_taskd_worker,
@@ -210,5 +211,5 @@ def _worker(rank: int) -> Iterator[None]:
 def _report(part: Part, reason: str = "") -> None:
     """Tell the Manager, in the background; the Worker repeats it after each of its registrations."""
     body = part.report(reason)
-    timeout = reporting.REGISTER_EVERY_S
+    timeout = REGISTER_EVERY_S
     send_to_manager(body.code, body.msg_type, body.message, body.extension, timeout=timeout, wait=False)

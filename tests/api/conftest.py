@@ -12,12 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, Protocol
 
 import pytest
 
 from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, logs, profiling_switch
 from taskd_net.api import agent, agent_settings, disk, manager, member, proxy, worker
 from taskd_net.api.pytorch import RESTARTED
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.body import Body
 from taskd_net.log_budget import LogBudget
 from taskd_net.states import State
@@ -113,9 +115,9 @@ def rank_3_of_8(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
 
 
-def started() -> None:
+def started(times: WorkerTimes = WorkerTimes()) -> None:
     """Make the Worker of these tests."""
-    assert api.init_taskd_worker(3) and api.start_taskd_worker()
+    assert worker.initialise(3, times=times) and api.start_taskd_worker()
 
 
 def reach(mgr: BlockingNode, body: Body, *, uuid: str | None = None) -> None:
@@ -168,10 +170,13 @@ def until(holds: Callable[[], bool]) -> None:
 # ---- an Agent
 
 
+QUICK: Final = 0.05
+"""Seconds that a second of an Agent takes."""
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second of an Agent takes a twentieth."""
-    monkeypatch.setattr(agent, "LOOK_S", 0.05)
+    """An Agent ends at once after its workers."""
     monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 
@@ -232,7 +237,11 @@ class Running:
         return error.code
 
 
-Start = Callable[[Double], Running]
+class Start(Protocol):
+    """Starts an Agent with further arguments, up to its 201."""
+
+    def __call__(self, framework: Double, **more: Any) -> Running:
+        """Start it."""
 
 
 @pytest.fixture
@@ -242,8 +251,8 @@ def start(mgr: BlockingNode, threads: ThreadPoolExecutor, frameworks: list[Doubl
     config = NodeConfig.proxy(server_rank=2, listen="127.0.0.1:0", upstream=mgr.address or "")
     with BlockingNode(config) as near:
 
-        def started(framework: Double) -> Running:
-            assert init(near, framework)
+        def started(framework: Double, **more: Any) -> Running:
+            assert init(near, framework, **more)
             running = Running(mgr, near, threads.submit(api.start_taskd_agent))
             begun.append(running)
             assert running.report("REGISTER").extension["Incarnation"]
@@ -256,10 +265,11 @@ def start(mgr: BlockingNode, threads: ThreadPoolExecutor, frameworks: list[Doubl
             running.result.exception(SOON)
 
 
-def init(near: BlockingNode, framework: Double) -> bool:
+def init(near: BlockingNode, framework: Double, **more: Any) -> bool:
     """Initialise an Agent below a node."""
     host, port = (near.address or "").split(":")
     upstream: dict[str, object] = {"UpstreamAddr": host, "UpstreamPort": int(port), "ServerRank": "2"}
+    more = {"look": QUICK} | more
     if isinstance(framework, SimpleElasticAgent):
-        return api.init_taskd_agent(upstream, cls=framework)
-    return api.init_taskd_agent({**upstream, "Framework": "MindSpore"})
+        return agent.initialise(upstream, framework, **more)
+    return agent.initialise({**upstream, "Framework": "MindSpore"}, **more)

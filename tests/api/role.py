@@ -8,11 +8,21 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from taskd_net import api
-from taskd_net.api import reporting
+from taskd_net.api import agent
+from taskd_net.api import worker as worker_calls
+from taskd_net.api.supervision import Times
+from taskd_net.api.worker import WorkerTimes
 
-reporting.REGISTER_EVERY_S = 0.2  # type: ignore[misc]
+OFTEN_S = 0.2
+"""Seconds between two registrations of a node."""
+
+
+def often() -> Times:
+    """The times of an Agent that repeats what it says."""
+    return replace(agent.times_of_environment(), repeat=OFTEN_S)
 
 
 def manager() -> None:
@@ -38,7 +48,7 @@ def node(mgr: str, port: str) -> None:
     for operator in ("KILL_WORKER", "START_ALL_WORKER", "START_WORKER_LIST"):
         api.register_func(operator, say(operator))
     api.register_func("MONITOR", lambda _: {0: {"pid": 300, "status": None, "global_rank": 3}})
-    assert api.init_taskd_agent({"UpstreamPort": port, "Framework": "MindSpore"})
+    assert agent.initialise({"UpstreamPort": port, "Framework": "MindSpore"}, times=often())
     threading.Thread(target=lambda: (sys.stdin.read(), api.destroy_taskd_agent()), daemon=True).start()
     assert api.start_taskd_agent()
     assert api.destroy_taskd_proxy()
@@ -63,13 +73,13 @@ def launcher(port: str) -> None:
         print(*[worker.pid for worker in framework.processes], flush=True)
         return answer
 
-    assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": port})
+    assert agent.initialise({"Framework": "MindSpore", "UpstreamPort": port}, times=often())
     api.start_taskd_agent()  # leaves with SystemExit
 
 
 def worker(rank: str) -> None:
     """A training process: a report for each line."""
-    assert api.init_taskd_worker(int(rank)) and api.start_taskd_worker()
+    assert worker_calls.initialise(int(rank), times=WorkerTimes(repeat=OFTEN_S)) and api.start_taskd_worker()
     for line in sys.stdin:
         print(api.send_to_manager(1410, "STATUS", line.strip(), timeout=10.0), flush=True)
     assert api.destroy_taskd_worker()

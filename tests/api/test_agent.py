@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import grpc
 import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Retry, api, limits
-from taskd_net.api import agent, agent_messages, agent_settings, arguments
+from taskd_net.api import agent, agent_messages, arguments
 from taskd_net.api.supervision import Supervisor
 from taskd_net.body import Body
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
@@ -84,11 +85,8 @@ def test_workers_learn_that_the_mgr_recovers_in_place(
     assert os.environ[arguments.IN_PLACE] == "on"
 
 
-def test_worker_that_ends_is_noticed_between_two_looks(
-    start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent, "LOOK_S", 3600.0)
-    running = start(elastic)
+def test_worker_that_ends_is_noticed_between_two_looks(start: Start, elastic: SimpleElasticAgent) -> None:
+    running = start(elastic, look=3600.0)
     running.command(210, "2")
     elastic.called()
     os.kill(elastic.pid(9), signal.SIGKILL)
@@ -102,12 +100,9 @@ def test_worker_that_ends_is_noticed_between_two_looks(
     assert running.report(202).message == FAULT % "[8, 9]"
 
 
-def test_worker_of_mindspore_that_ends_is_noticed_between_two_looks(
-    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_of_mindspore_that_ends_is_noticed_between_two_looks(start: Start, msrun: Msrun) -> None:
     """MONITOR tells their processes at once after each start."""
-    monkeypatch.setattr(agent, "LOOK_S", 3600.0)
-    running = start(msrun)
+    running = start(msrun, look=3600.0)
     running.command(210, "1")
     for lives in range(2):
         msrun.called()
@@ -196,11 +191,8 @@ def test_graceful_exit(start: Start, msrun: Msrun) -> None:
     assert [worker.wait(SOON) for worker in msrun.processes] == [7, 7]
 
 
-def test_graceful_exit_of_workers_that_do_not_end(
-    start: Start, elastic: SimpleElasticAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent_settings, "GRACE_EXIT_S", 0.1)
-    running = start(elastic)
+def test_graceful_exit_of_workers_that_do_not_end(start: Start, elastic: SimpleElasticAgent) -> None:
+    running = start(elastic, times=replace(agent.times_of_environment(), grace=0.1))
     running.command(210)
     elastic.called()
     for worker in elastic.processes:

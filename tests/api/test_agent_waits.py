@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api
-from taskd_net.api import agent, agent_settings, reporting
+from taskd_net.api import agent, agent_settings
 from taskd_net.api.agent import Agent
 from taskd_net.api.agent_events import Looked
 from taskd_net.api.ends import Ends
 from taskd_net.api.plans import Look
+from taskd_net.api.supervision import Times
 from taskd_net.body import Body
-from tests.api.conftest import AGENT, SOON, Start, take
+from tests.api.conftest import AGENT, QUICK, SOON, Start, take
 from tests.api.frameworks import Msrun
 
 PLAIN_GO = Body("ACTION", 210, "1")
@@ -25,9 +27,13 @@ ANEW = ["REGISTER", "STATUS"]
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
-    running = start(msrun)
+def times(**others: float) -> Times:
+    """The times of an Agent, but for some."""
+    return replace(agent.times_of_environment(), **others)
+
+
+def test_go_is_asked_for_again(start: Start, msrun: Msrun) -> None:
+    running = start(msrun, times=times(repeat=0.1))
     uuids: set[str] = set()
     while len(uuids) < 3:
         message, body = take(running.mgr)
@@ -40,35 +46,30 @@ def test_go_is_asked_for_again(start: Start, msrun: Msrun, monkeypatch: pytest.M
     assert msrun.calls.empty()
 
 
-@pytest.mark.parametrize(("name", "reason"), [("JOIN_S", "not joined"), ("GO_S", "no go")])
+@pytest.mark.parametrize(("name", "reason"), [("join", "not joined"), ("go", "no go")])
 def test_waiting_for_the_mgr_ends(
     name: str,
     reason: str,
     start: Start,
     msrun: Msrun,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(agent, name, 0.1)
-    if name == "JOIN_S":
-        assert api.init_taskd_agent({"Framework": "MindSpore", "UpstreamPort": 1})
+    if name == "join":
+        config = {"Framework": "MindSpore", "UpstreamPort": 1}
+        assert agent.initialise(config, look=QUICK, times=times(join=0.1))
         with pytest.raises(SystemExit) as left:
             api.start_taskd_agent()
         assert left.value.code == 1
     else:
-        assert start(msrun).exit_status() == 1
+        assert start(msrun, times=times(go=0.1)).exit_status() == 1
     assert f"{reason} within 0.1 s" in caplog.text
     assert msrun.calls.empty()
 
 
-def test_fault_without_an_answer(
-    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_fault_without_an_answer(start: Start, msrun: Msrun, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(agent_settings, "FAULT_TIMEOUT_S", (0, 600))
-    monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, "0")
-    running = start(msrun)
+    running = start(msrun, times=times(fault=0.0))
     running.command(210)
     msrun.called()
     os.kill(msrun.processes[0].pid, signal.SIGKILL)
@@ -84,7 +85,7 @@ def test_time_for_an_answer_to_a_fault(
     text: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, text)
-    assert agent_settings.fault_timeout() == seconds
+    assert agent.times_of_environment().fault == agent_settings.fault_timeout() == seconds
     said = f"TASKD_REPORT_FAULT_TIMEOUT is '{text}'; expected 300 to 600 seconds" in caplog.text
     assert said == (bool(text) and seconds is None)
 
@@ -128,11 +129,8 @@ def test_call_that_returns_after_the_end_watches_nothing(
     assert late[0]._ends._watched == {}
 
 
-def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(
-    start: Start, msrun: Msrun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.2)
-    running = start(msrun)
+def test_fault_of_an_agent_is_repeated_to_a_mgr_of_ours(start: Start, msrun: Msrun) -> None:
+    running = start(msrun, times=times(repeat=0.2))
     assert running.mgr.send(OUR_GO.to_json(), to=AGENT).ok
     msrun.called()
     os.kill(msrun.processes[0].pid, signal.SIGKILL)

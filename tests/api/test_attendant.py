@@ -11,15 +11,18 @@ from queue import SimpleQueue
 import pytest
 
 from taskd_net import BlockingNode, api, profiling_switch
-from taskd_net.api import attendant as api_attendant
 from taskd_net.api import duties
 from taskd_net.api.duties import Detect, Outcome, Run, stressed, switched
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.body import Body
 from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, until
 from tests.api.test_devices import Device, install
 from tests.api.test_duties import stress, switch
 
 pytestmark = pytest.mark.oldest
+
+
+QUICK = WorkerTimes(beat=0.02)
 
 
 class Slow(Device):
@@ -40,7 +43,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     """The device of this process; every call has returned afterwards."""
     slow = Slow()
     install(monkeypatch, slow)
-    monkeypatch.setattr(api_attendant, "BEAT_S", 0.02)
     yield slow
     for _ in range(4):
         slow.go_on.put(0)
@@ -54,7 +56,7 @@ def answer(mgr: BlockingNode) -> Body:
 
 
 def test_nothing_is_installed(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:
-    started()
+    started(QUICK)
     reach(mgr, switch())
     assert answer(mgr) == switched("s1", False)
     reach(mgr, stress())
@@ -75,7 +77,7 @@ def test_stress_test_holds_nothing_up(mgr: BlockingNode, near: BlockingNode, dev
     """KEEP_ALIVEs go on, handlers and reports too; and end with it."""
     called = threading.Event()
     api.register_handler(9, lambda _: called.set())
-    started()
+    started(QUICK)
     reach(mgr, stress())
     assert device.begun.get(timeout=SOON) == ("aic",)
     reach(mgr, Body("ACTION", 9))
@@ -100,7 +102,7 @@ def test_call_that_does_not_return(
 ) -> None:
     """It ends by its time; the next ones fail until it returns, and work then."""
     monkeypatch.setitem(duties._DETECTS, 0, Run(Detect("aic"), 0.05))
-    started()
+    started(QUICK)
     reach(mgr, stress())
     while (body := answer(mgr)).code != 205:
         pass
@@ -120,7 +122,7 @@ def test_call_that_does_not_return(
 
 
 def test_destroy_does_not_wait_for_a_device(mgr: BlockingNode, near: BlockingNode, device: Slow) -> None:
-    started()
+    started(QUICK)
     reach(mgr, stress())
     assert device.begun.get(timeout=SOON) == ("aic",)
     assert api.destroy_taskd_worker()
@@ -130,7 +132,7 @@ def test_handlers_of_the_application_go_first(mgr: BlockingNode, near: BlockingN
     taken: SimpleQueue[int] = SimpleQueue()
     for code in (204, 205, 710):
         api.register_handler(code, lambda command: taken.put(command.code))
-    started()
+    started(QUICK)
     for body in (switch(), stress(), Body("ACTION", 710)):
         reach(mgr, body)
         assert taken.get(timeout=SOON) == body.code
@@ -145,7 +147,7 @@ def test_command_that_cannot_be_carried_out(
     mgr: BlockingNode, near: BlockingNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    started()
+    started(QUICK)
     reach(mgr, Body("ACTION", 205))
     until(lambda: "205 has no stressTestUUID" in caplog.text)
     assert api.destroy_taskd_worker()
@@ -154,7 +156,6 @@ def test_command_that_cannot_be_carried_out(
 def test_profiling_switch_of_the_file_counts_until_the_mgr_sends_one(
     mgr: BlockingNode, near: BlockingNode, tmp_path: Path, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling_switch, "LOOK_S", 0.01)
     path, new = tmp_path / "switch", tmp_path / "new"
     monkeypatch.setenv(profiling_switch.PATH, str(path))
 
@@ -163,7 +164,7 @@ def test_profiling_switch_of_the_file_counts_until_the_mgr_sends_one(
         new.rename(path)
 
     write(Step="on")
-    started()
+    started(WorkerTimes(switch=0.01))
     assert answer(mgr) == Body("STATUS", 1420)
     taken: SimpleQueue[tuple[int, str]] = SimpleQueue()
 

@@ -12,6 +12,7 @@ import pytest
 
 from taskd_net import api
 from taskd_net.api import disk, worker
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.waiting import End
 from tests.api.conftest import SOON, rank_3_of_8, until
 
@@ -151,12 +152,11 @@ def test_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_worker_keeps_the_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(disk, "PRUNE_S", 0.02)
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
     profiling = tmp_path / "log" / "profiling"
     first = write(profiling, "3", 5)
-    assert api.init_taskd_worker(3, 0) and left(first) == [0, 1, 2, 3, 4]
+    assert worker.initialise(3, 0, times=WorkerTimes(prune=0.02)) and left(first) == [0, 1, 2, 3, 4]
     assert api.start_taskd_worker()
     until(lambda: left(first) == [2, 3, 4])
     second = write(profiling, "4", 5)

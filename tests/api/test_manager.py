@@ -19,10 +19,11 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api
 from taskd_net.api import arguments, manager
 from taskd_net.body import Body
-from taskd_net.jobs import outbox
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.records import REPORTS_PER_NODE
+from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.manager import Succession, runtime
+from taskd_net.manager.limits import ManagerLimits
 from taskd_net.observe.document import document
 from taskd_net.waiting import taken
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
@@ -43,6 +44,13 @@ def running(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> Ite
     """A Manager that serves in a thread."""
     monkeypatch.setenv("POD_IP", OWN_IP)
     assert api.init_taskd_manager(CONFIG)
+    with serving(threads) as result:
+        yield result
+
+
+@contextmanager
+def serving(threads: ThreadPoolExecutor) -> Iterator[Future[bool]]:
+    """The Manager that was initialised serves in a thread."""
     result = threads.submit(api.start_taskd_manager)
     until(lambda: manager.slot._member is not None and manager.slot._member._start._done)
     yield result
@@ -175,9 +183,11 @@ def test_agent_that_asks_for_the_go_gets_it(running: Future[bool]) -> None:
         assert (message.mtype, message.sync, str(message.src)) == ("DEFAULT", True, "Mgr/0")
 
 
-def test_go_is_given_again_until_it_is_acknowledged(running: Future[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "COMMAND_RETRY_S", 0.01)
-    with leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM, inbox=1)) as agent:
+def test_go_is_given_again_until_it_is_acknowledged(threads: ThreadPoolExecutor) -> None:
+    config = NodeConfig.mgr(listen=UPSTREAM, confirms=True)
+    limits = ManagerLimits(job=JobTimes(retry=0.01))
+    manager.slot.fill(lambda: manager.Manager(config, CONFIG, limits=limits), "manager.log")
+    with serving(threads), leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM, inbox=1)) as agent:
         with leaf(NodeConfig.agent(server_rank=6, upstream=UPSTREAM)) as filler:
             assert filler.send("in the way", to="Agent/5").ok
             for _ in range(3):

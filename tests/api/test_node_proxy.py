@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 from taskd_net import BlockingNode, NodeConfig, Position, Retry, api
 from taskd_net.address import Address
 from taskd_net.api import agent, node_proxy
+from taskd_net.api.member import documented
+from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.body import Body
 from taskd_net.observe.identify import Found, Kind
 from taskd_net.tls.files import Tls
@@ -40,10 +43,17 @@ def port() -> int:
     return free_port(OWN_IP)
 
 
-def init(port: int, more: Mapping[str, object] = MINDSPORE) -> bool:
+@documented
+def init(
+    port: int,
+    more: Mapping[str, object] = MINDSPORE,
+    identify: float = node_proxy.IDENTIFY_S,
+    silent: float = node_proxy.SILENT_S,
+) -> bool:
     """Initialise an Agent of node 2."""
     config = {"UpstreamAddr": OWN_IP, "UpstreamPort": port, "ServerRank": 2, **more}
-    return api.init_taskd_agent(config, None if "MindSpore" in more.values() else SimpleElasticAgent())
+    elastic = None if "MindSpore" in more.values() else SimpleElasticAgent()
+    return agent.initialise(config, elastic, partial(AgentsProxy, identify=identify, silent=silent))
 
 
 def there(master: BlockingNode, *positions: Position) -> None:
@@ -182,12 +192,12 @@ def test_other_process_at_the_proxys_address_is_an_error(
     holder: tuple[str, ...], found: str, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
 ) -> None:
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
-    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 1.0)
     # Only a program that never answers is asked again.
-    monkeypatch.setattr(node_proxy, "SILENT_S", 2.0 if found.startswith("no") else SOON)
+    silent = 2.0 if found.startswith("no") else SOON
     other = started(*(part.replace("HOST", OWN_IP).replace("PORT", str(port)) for part in holder))
     try:
-        assert init(port) is False and not agent.slot.filled and not node_proxy.slot.filled
+        assert init(port, identify=1.0, silent=silent) is False
+        assert not agent.slot.filled and not node_proxy.slot.filled
         assert f"Found there: {found}; expected Proxy/2" in failures.only()
     finally:
         ended(other)
@@ -198,12 +208,11 @@ def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
-    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 0.5)
     asked: list[Kind] = []
     identify = node_proxy._identify
 
-    def noted(address: Address, tls: Tls | None) -> Found:
-        asked.append((found := identify(address, tls)).kind)
+    def noted(address: Address, tls: Tls | None, seconds: float) -> Found:
+        asked.append((found := identify(address, tls, seconds)).kind)
         if asked == [found.kind]:
             proxy.send_signal(signal.SIGCONT)
         return found
@@ -214,7 +223,7 @@ def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
     try:
         there(master, PROXY)
         proxy.send_signal(signal.SIGSTOP)
-        assert init(port)
+        assert init(port, identify=0.5)
         assert len(asked) > 1 and asked[0] in (Kind.SILENT, Kind.NONE)
         assert not node_proxy.slot.filled and "held by Proxy/2" in caplog.text
         there(master, PROXY, AGENT)
@@ -227,10 +236,9 @@ async def test_proxy_of_the_original_does_not_say_its_rank_and_is_believed(
     monkeypatch: pytest.MonkeyPatch, failures: Failures
 ) -> None:
     monkeypatch.setenv("MS_SCHED_HOST", "192.0.2.1")
-    monkeypatch.setattr(node_proxy, "IDENTIFY_S", 1.0)
     async with OriginalNode("Mgr/0/-1") as root, OriginalNode("Proxy/2/-1", root.address) as theirs:
         config = MINDSPORE | {"UpstreamAddr": "127.0.0.1"}
-        assert await asyncio.to_thread(init, int(theirs.address.rpartition(":")[2]), config)
+        assert await asyncio.to_thread(init, int(theirs.address.rpartition(":")[2]), config, identify=1.0)
         assert not node_proxy.slot.filled
         await asyncio.to_thread(agent.slot.member.node.joined, SOON)
         assert await asyncio.to_thread(api.destroy_taskd_agent)

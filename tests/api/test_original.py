@@ -7,12 +7,13 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, api
-from taskd_net.api import agent, agent_settings, reporting
-from tests.api.conftest import SOON, until
+from taskd_net.api import agent, agent_settings
+from tests.api.conftest import QUICK, SOON, until
 from tests.api.frameworks import Msrun
 from tests.peers.original.applications import OriginalAgent, OriginalManager, Stage, body
 from tests.peers.original.forms import Died
@@ -22,10 +23,7 @@ Serve = Callable[[int, Msrun], Future[object]]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second of an Agent takes a twentieth, and what it repeats it repeats all the time."""
-    monkeypatch.setattr(agent, "LOOK_S", 0.05)
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
-    monkeypatch.setattr(reporting, "RETRY_S", 0.05)
+    """An Agent ends at once after its workers."""
     monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
 
 
@@ -45,7 +43,9 @@ def serve(near: BlockingNode, threads: ThreadPoolExecutor) -> Iterator[Serve]:
         framework.register()
         host, port = (near.address or "").split(":")
         config = {"Framework": "MindSpore", "UpstreamAddr": host, "UpstreamPort": port, "ServerRank": rank}
-        assert api.init_taskd_agent(config)
+        # Repeated reports come all the time.
+        times = replace(agent.times_of_environment(), repeat=0.1)
+        assert agent.initialise(config, times=times, look=QUICK, retry=0.05)
         begun.append((framework, threads.submit(api.start_taskd_agent)))
         return begun[-1][1]
 

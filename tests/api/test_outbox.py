@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from taskd_net import Ack, Code, Node, Position
-from taskd_net.api import reporting
 from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.body import Body
 
@@ -45,7 +44,7 @@ class Mgr:
 @asynccontextmanager
 async def running(mgr: Mgr) -> AsyncIterator[Outbox]:
     """An outbox that sends."""
-    outbox = Outbox(cast(Node, mgr), "DEFAULT")
+    outbox = Outbox(cast(Node, mgr), "DEFAULT", retry=0.0)
     task = asyncio.create_task(outbox.run())
     try:
         yield outbox
@@ -55,9 +54,8 @@ async def running(mgr: Mgr) -> AsyncIterator[Outbox]:
 
 
 async def test_reports_are_sent_in_their_order_until_they_are_taken(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(reporting, "RETRY_S", 0.0)
     mgr = Mgr()
     async with running(mgr) as outbox:
         await outbox.empty()
@@ -71,8 +69,7 @@ async def test_reports_are_sent_in_their_order_until_they_are_taken(
         assert caplog.text.count("report_not_taken") == 1
 
 
-async def test_newer_report_replaces_an_older_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "RETRY_S", 0.0)
+async def test_newer_report_replaces_an_older_one_of_its_kind() -> None:
     mgr = Mgr()
     async with running(mgr) as outbox:
         for message in ("first", "second"):

@@ -10,7 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from taskd_net import BlockingNode, api, limits
-from taskd_net.api import reporting, worker
+from taskd_net.api import worker
+from taskd_net.api.reporting import REPORTS_WAITING
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.body import Body
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
 from tests.api.processes import Role
@@ -86,9 +88,8 @@ def test_destroy_is_bounded_with_a_stopped_proxy(ending: ExitStack, monkeypatch:
 
 
 def test_reports_that_nobody_waits_for_arrive_in_order(mgr: BlockingNode, near: BlockingNode) -> None:
-    assert api.init_taskd_worker(3)
     # The number of reports sent in one second depends on the machine.
-    worker.slot.member.grace = SOON
+    assert worker.initialise(3, times=WorkerTimes(close=SOON))
     for code in range(200):
         assert api.send_to_manager(code, "STEP", wait=False, timeout=SOON)
     # The last ones leave when it is destroyed.
@@ -99,19 +100,18 @@ def test_reports_that_nobody_waits_for_arrive_in_order(mgr: BlockingNode, near: 
 def test_reports_that_wait_are_bounded_in_number_and_time(
     monkeypatch: pytest.MonkeyPatch, failures: Failures, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(reporting, "REPORTS_WAITING", 20)
     rank_3_of_8(monkeypatch)
     monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)
-    for _ in range(20):
+    for _ in range(REPORTS_WAITING):
         assert api.send_to_manager(1, "STEP", wait=False, timeout=0.1)
     assert api.send_to_manager(1, "STEP", wait=False) is False
-    assert "20 reports wait for the Mgr already" in failures.only()
+    assert f"{REPORTS_WAITING} reports wait for the Mgr already" in failures.only()
     until(lambda: not worker.slot.member.reports._waiting)
     assert caplog.text.count("report_not_taken") == 1
     assert api.send_to_manager(1, "STEP", wait=False, timeout=60)
     assert api.destroy_taskd_worker()
-    assert "reports_lost node=Worker/0/3 count=21" in caplog.text
+    assert f"reports_lost node=Worker/0/3 count={REPORTS_WAITING + 1}" in caplog.text
 
 
 def test_wrong_report_says_nothing_of_the_mgr(mgr: BlockingNode, near: BlockingNode, failures: Failures) -> None:

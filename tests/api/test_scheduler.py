@@ -55,10 +55,9 @@ def test_schedulers_of_this_process_end_and_nobody_else(start: Children) -> None
     scheduler.end_scheduler()
 
 
-def test_scheduler_that_stays(start: Children, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "GRACE_S", 0.1)
+def test_scheduler_that_stays(start: Children) -> None:
     stays = start("MS_SCHED", STAYS)
-    scheduler.end_scheduler()
+    scheduler.end_scheduler(grace=0.1)
     assert stays.wait(10.0) == -signal.SIGKILL
 
 

@@ -14,12 +14,16 @@ import pytest
 
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, api, limits
 from taskd_net.api import reporting, worker
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.body import Body
 from taskd_net.driver import Driver
 from taskd_net.states import State
 from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
 
 pytestmark = pytest.mark.oldest
+
+OFTEN = WorkerTimes(repeat=0.1)
+"""A Worker registers all the time."""
 
 
 def test_start_registers_with_the_manager(mgr: BlockingNode, near: BlockingNode) -> None:
@@ -234,12 +238,11 @@ def test_upstream_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through a Proxy that lives on, so that the Worker's own link knows nothing of it."""
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
     rank_3_of_8(monkeypatch)
     listen = f"127.0.0.1:{free_port()}"
     with BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=listen)) as near:
         monkeypatch.setenv(worker.UPSTREAM, near.address or "")
-        started()
+        started(OFTEN)
         for _ in range(2):
             with BlockingNode(NodeConfig.mgr(listen=listen)) as mgr:
                 assert str(mgr.receive(SOON).src) == WORKER
@@ -250,8 +253,7 @@ def test_registration_is_that_of_one_process_and_the_profiling_state_follows_it(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An original Mgr forgets that state with each REGISTER."""
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
-    started()
+    started(OFTEN)
     first = mgr.receive(SOON)
     assert api.send_to_manager(1420, "STATUS") and api.send_to_manager(1410, "STATUS", "on", wait=False)
     assert api.send_to_manager(1410, "OTHER") and api.send_to_manager(1300, "STATUS")
@@ -273,7 +275,6 @@ def test_profiling_state_is_repeated_until_it_is_taken(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one, where the application has reported another one meanwhile."""
-    monkeypatch.setattr(reporting, "RETRY_S", 0.01)
     codes = [Code.RECV_BUF_BUSY, Code.OK, Code.OK]
     sent: list[str] = []
 
@@ -288,7 +289,7 @@ def test_profiling_state_is_repeated_until_it_is_taken(
         return None
 
     monkeypatch.setattr(reporting, "report_until_taken", registered)
-    assert api.init_taskd_worker(3)
+    assert worker.initialise(3, times=WorkerTimes(retry=0.01))
     reports = worker.slot.member.reports
     before, last = Body("STATUS", 1420), Body("STATUS", 1410)
     reports.remember(before)
@@ -301,8 +302,7 @@ def test_part_in_an_epoch_and_profiling_state_follow_a_registration(
     mgr: BlockingNode, near: BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last of each: a Manager that was restarted has lost them."""
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
-    started()
+    started(OFTEN)
     for code, text in ((301, "new"), (1410, ""), (301, "left")):
         assert api.send_to_manager(code, "STATUS", text)
     said = [(body.code, body.message) for body in (take(mgr)[1] for _ in range(12))]
@@ -315,8 +315,7 @@ def test_answers_to_operations_follow_a_registration_while_they_matter(
 ) -> None:
     """An original Mgr that waits for other Workers would forget them."""
     monkeypatch.setitem(reporting._ANSWERED_WITHIN, 205, 0.0)
-    monkeypatch.setattr(reporting, "REGISTER_EVERY_S", 0.1)
-    started()
+    started(OFTEN)
     switched = Body("ACTION", 204, "switchOK", {"switchNicUUID": "s"})
     assert api.send_to_manager(205, "ACTION", "{}") and api.send_to_manager(1, "ACTION")
     assert api.send_to_manager(204, "ACTION", "switchOK", {"switchNicUUID": "s"})

@@ -10,8 +10,9 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import BlockingNode, Code, api, limits
+from taskd_net import BlockingNode, Code, api
 from taskd_net.api import worker
+from taskd_net.api.worker import WorkerTimes
 from taskd_net.body import Body
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
@@ -57,9 +58,8 @@ def test_handler_may_destroy_its_worker(mgr: BlockingNode, near: BlockingNode) -
 
 
 def test_destroy_does_not_wait_for_a_handler_without_end(
-    mgr: BlockingNode, near: BlockingNode, failures: Failures, monkeypatch: pytest.MonkeyPatch
+    mgr: BlockingNode, near: BlockingNode, failures: Failures
 ) -> None:
-    monkeypatch.setattr(limits, "HANDLER_GRACE_S", 0.05)
     go_on, began = threading.Event(), threading.Event()
 
     def work(_: api.Command) -> None:
@@ -67,7 +67,7 @@ def test_destroy_does_not_wait_for_a_handler_without_end(
         go_on.wait(SOON)
 
     api.register_handler(1, work)
-    started()
+    started(WorkerTimes(handler=0.05))
     reach(mgr, Body("ACTION", 1))
     assert began.wait(SOON)
     assert api.destroy_taskd_worker() is False

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.jobs import orders as jobs_orders
 from taskd_net.jobs.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
 from taskd_net.jobs.job import PAUSE_STARTS_S, Job
-from taskd_net.jobs.orders import Orders
+from taskd_net.jobs.orders import ORDERS_KEPT, Orders
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call
 from taskd_net.position import Position
@@ -72,14 +71,13 @@ def test_job_takes_a_second_global_fault_after_a_retry_has_failed() -> None:
     assert calls == [["on_global_rank"], ["change_strategy"], ["on_global_rank"]]
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_orders, "ORDERS_KEPT", 3)
+def test_memory_is_bounded() -> None:
     orders = Orders()
-    for uuid in "abcd":
-        assert orders.fresh(Signal(uuid, "stopTrain")) is not None
-    assert len(orders.taken) == 3
-    assert orders.fresh(Signal("d", "stopTrain")) is None
-    assert orders.fresh(Signal("a", "stopTrain")) is not None
+    for number in range(ORDERS_KEPT + 1):
+        assert orders.fresh(Signal(str(number), "stopTrain")) is not None
+    assert len(orders.taken) == ORDERS_KEPT
+    assert orders.fresh(Signal(str(ORDERS_KEPT), "stopTrain")) is None
+    assert orders.fresh(Signal("0", "stopTrain")) is not None
 
 
 def test_job_takes_an_order_once_also_when_it_goes_on_from_its_parts() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import vocabulary
-from taskd_net.jobs import records as jobs_records
 from taskd_net.jobs.events import Reported
-from taskd_net.jobs.records import AGENT_SILENT_S, REPORTS_PER_NODE, UNKNOWN, Records, Taken
+from taskd_net.jobs.records import AGENT_SILENT_S, JOB_NODES, REPORTS_PER_NODE, UNKNOWN, AgentRecord, Records, Taken
 from taskd_net.position import Position
 
 FAULT = '{"fault_ranks": [3], "restart_times": -1}'
@@ -215,13 +214,13 @@ def test_profiling_states_are_counted_over_the_registered() -> None:
     check(records)
 
 
-def test_strangers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strangers_are_refused() -> None:
     records = Records()
     for src in ("Proxy/1", "Mgr/0", "Agent/x", "Worker/0/x", "Worker/²/1"):
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED
-    monkeypatch.setattr(jobs_records, "JOB_NODES", 2)
     registered(records, "Agent/1")
     registered(records, "Worker/1/1")
+    records.agents |= {rank: AgentRecord() for rank in range(3, JOB_NODES + 1)}
     for src in ("Agent/2", "Worker/1/2"):
         assert registered(records, src) is Taken.REFUSED
         assert records.take(1.0, said(src, "STATUS", 1)) is Taken.REFUSED

@@ -19,7 +19,7 @@ import pytest
 from taskd_net import threads
 from taskd_net.codes import NodeError
 from taskd_net.jobs.traffic import Call
-from taskd_net.recover import DLRecoverManager, mindio, pb, rpcs
+from taskd_net.recover import DLRecoverManager, pb, rpcs
 from taskd_net.recover.controller import NoHandler, Ranks, Reports, carry_out
 from taskd_net.recover.mindio import MindIO, Refused
 from taskd_net.wire import recover_pb2 as wire
@@ -169,9 +169,9 @@ def test_a_second_stop_within_a_round_is_refused_and_restarts_the_controller(
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_stop_after_mindio_has_given_up_is_refused_and_restarts_the_controller(
-    refused: bool, controller: MindIO, heard: Heard, job: double.Job, monkeypatch: pytest.MonkeyPatch
+    refused: bool, controller: MindIO, heard: Heard, job: double.Job
 ) -> None:
-    monkeypatch.setattr(mindio, "GIVES_UP_S", 60 / double.SPEED)
+    controller.gives_up_s = 60 / double.SPEED
     job.kill(3)
     eventually(lambda: heard.given == [("fault_ranks", {3: 1})])
     if refused:  # what MindIO has refused is no order to it

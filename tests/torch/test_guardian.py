@@ -8,16 +8,12 @@ import subprocess
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.torch import guardian as torch_guardian
 from taskd_net.torch.guardian import Guardian, ended
 
 
-def test_a_guardian_whose_input_stays_open_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guardian_whose_input_stays_open_is_killed() -> None:
     """A child of the Agent that was forked without exec has the other end of its pipe."""
-    monkeypatch.setattr(torch_guardian, "GRACE_S", 0.1)
-    monkeypatch.setattr(limits, "KILLED_S", 0.1)
-    guardian = Guardian()
+    guardian = Guardian(grace=0.1, killed=0.1)
     assert guardian._process.stdin is not None
     held = os.dup(guardian._process.stdin.fileno())
     try:
@@ -29,10 +25,9 @@ def test_a_guardian_whose_input_stays_open_is_killed(monkeypatch: pytest.MonkeyP
 
 def test_a_process_that_outlives_sigkill_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the state D, in which a driver holds it."""
-    monkeypatch.setattr(limits, "KILLED_S", 0.1)
     process = subprocess.Popen(["sleep", "600"])
     real = process.kill
     monkeypatch.setattr(process, "kill", lambda: None)
-    assert not ended(process, 0.1)
+    assert not ended(process, 0.1, killed=0.1)
     real()
     assert ended(process, 10.0)
