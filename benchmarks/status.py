@@ -201,8 +201,9 @@ async def mgr(nodes: int, seconds: float) -> dict[str, Any]:
     """The cost of a mesh of this size for its Mgr."""
     proxies = nodes // (BELOW + 1)
     code = (
-        "import asyncio, sys\nfrom taskd_net import Node, NodeConfig\nasync def main():\n"
-        " async with Node(NodeConfig.mgr(listen='127.0.0.1:0', registration_hold=3600.0)) as node:\n"
+        "import asyncio, sys\nfrom taskd_net import Node, NodeConfig\nfrom taskd_net.times import Times\n"
+        "async def main():\n"
+        " async with Node(NodeConfig.mgr(listen='127.0.0.1:0'), times=Times(registration_hold=3600.0)) as node:\n"
         "  print(node.address, flush=True)\n  await asyncio.Event().wait()\n"
         "import uvloop\nuvloop.run(main())"
     )

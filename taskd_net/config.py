@@ -52,18 +52,12 @@ class NodeConfig:
         inbox: Messages for this node that wait for the application. More absorb bursts without 5001, and are lost if
             the process dies. 0 refuses every message with 5000.
         expect: Size of the job, to report missing ranks. Changes nothing else ([status](status.md)).
-        dedup_window: Uuids remembered per sender of another implementation. Fewer save memory; a later resend is
-            delivered twice.
         ack_timeout: Seconds the Mgr waits for a child's answer; lower levels wait less. Also the default timeout of a
             send. Shorter detects a frozen node sooner, and takes a slow one for frozen. Use one value in a job.
-        link_messages: Messages waiting to be written on one link; 5001 beyond. More absorb bursts, and cost memory per
-            slow child.
         link_bytes: Bytes waiting to be written on one link; 5001 beyond. At least 8388608, the largest message.
         max_children: Children of this node; 5003 beyond. More cost memory and file descriptors (`ulimit -n`).
         grace: Seconds a child without a stream keeps its place and routes. Longer lets a restarting child find its
             place; senders to one that never returns get 6002 instead of 5002 for longer.
-        registration_hold: Seconds a registration without a stream holds its place. Longer lets children that never open
-            one fill the places.
         links: Best kind of link to offer and to use. `batched` switches off direct links. `tasknet` restricts links to
             the four calls that every peer knows, with far fewer messages a second ([performance](performance.md)).
         direct_listen: Address for direct links of the children, beside `listen`; firewalls have to let them through.
@@ -73,9 +67,6 @@ class NodeConfig:
             ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.
         record: File for a record of every event at this node and its outcome, for a bug report; message bodies are left
             out. Costs a line of JSON, some 100 µs, per event, and ends at 64 MiB ([diagnosis](diagnosis.md#records)).
-        backoff_initial: Seconds, upper bound of the first pause between attempts to join. Shorter rejoins sooner, and
-            loads a starting parent more.
-        backoff_max: Seconds, upper bound of every later pause between attempts to join.
         plain_listen: Second address, on the loopback interface, for plain text beside TLS. Serves Workers and health
             probes of this machine; every process there can join the mesh.
         identity: Proof of a child's claims. `certificate` accepts only positions that the child's certificate names
@@ -128,20 +119,15 @@ class NodeConfig:
         },
     )
     expect: str | None = setting(Kind.SIZE, None, unset="not known", matters=True, of=("mgr", "tree", "top"))
-    dedup_window: int = setting(Kind.WHOLE, limits.DEDUP_WINDOW, least=1, group=Group.BOUNDS)
     ack_timeout: float = setting(Kind.SECONDS, limits.ACK_TIMEOUT_S, most=limits.TIMEOUT_MAX_S, group=Group.LINKS)
-    link_messages: int = setting(Kind.WHOLE, limits.LINK_MESSAGES, least=1, group=Group.BOUNDS)
     # A link has to hold the largest message, or that could never be sent.
     link_bytes: int = setting(Kind.WHOLE, limits.LINK_BYTES, least=limits.MESSAGE_BYTES, group=Group.BOUNDS)
     max_children: int = setting(Kind.WHOLE, limits.MAX_CHILDREN, least=1, group=Group.BOUNDS)
     grace: float = setting(Kind.SECONDS, limits.GRACE_S, group=Group.LINKS)
-    registration_hold: float = setting(Kind.SECONDS, limits.REGISTRATION_HOLD_S, group=Group.LINKS)
     links: str = setting(Kind.CHOICE, "direct", choices=KINDS, group=Group.LINKS, of=(*DAEMONS, *JOINING))
     direct_listen: str = setting(Kind.ADDRESS, AUTO, choices=(AUTO, OFF), group=Group.LINKS)
     tracing: bool = setting(Kind.SWITCH, False, group=Group.SIDE, of=(*DAEMONS, *JOINING))
     record: str | None = setting(Kind.FILE, None, unset="none", group=Group.SIDE)
-    backoff_initial: float = setting(Kind.SECONDS, limits.BACKOFF_INITIAL_S, group=Group.LINKS, of=("proxy", "listen"))
-    backoff_max: float = setting(Kind.SECONDS, limits.BACKOFF_MAX_S, group=Group.LINKS, of=("proxy", "listen"))
     service: bool = False
     confirms: bool = False
     standby: bool = False
@@ -239,8 +225,6 @@ def _values(config: NodeConfig, _: Role) -> None:
         raise ConfigError(f"service is {shown(config.service)}; expected True or False")
     if config.expect is not None:
         Expected.parse(config.expect)
-    if config.backoff_max < config.backoff_initial:
-        raise ConfigError(f"backoff_max is {shown(config.backoff_max)}; expected at least backoff_initial")
 
 
 def _addresses(config: NodeConfig, role: Role) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from taskd_net.config import NodeConfig
@@ -104,14 +105,15 @@ class Driver:
             ConfigError: the file cannot be written.
         """
         config = self.config
-        router = Router(config.position, upstream=config.upstream is not None, config=config.router)
+        bounds = replace(config.router, registration_hold=self.times.registration_hold)
+        router = Router(config.position, upstream=config.upstream is not None, config=bounds)
         if config.record is None:
             return router, None
         from taskd_net.core.replay import Recorder
         from taskd_net.record import Record
 
         record = Record(config.record, self.log)
-        Recorder(router, config.router, record.write, RECORD_CHARACTERS)
+        Recorder(router, bounds, record.write, RECORD_CHARACTERS)
         return router, record
 
     def request(self, reply: Callable[[Ack], None]) -> Token:

@@ -122,7 +122,7 @@ class Lifecycle(Driver):
         self._joiner = joiner = Joiner(
             self,
             config.upstreams,
-            Backoff(config.backoff_initial, config.backoff_max),
+            Backoff(self.times.backoff_initial, self.times.backoff_max),
             config.ack_timeout,
             self._at_depth,
             kinds=registry.usable(config.links),

@@ -21,9 +21,6 @@ RECEIVE_BYTES: Final = 5 * MESSAGE_BYTES // 4
 RANKS_PER_LIST: Final = 16_384
 """Ranks in one comma list. A list that names every rank of a large job still fits; garbage does not."""
 
-UUID_CHARS: Final = 128
-"""Least value for the length of a uuid: shorter ones are never looked at for it."""
-
 INBOX: Final = {"Mgr": 1024, "Proxy": 32, "Agent": 8, "Worker": 8}
 """Messages that wait in an inbox, by role (docs/contract.md, section 5): more senders need more room."""
 

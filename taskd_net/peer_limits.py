@@ -22,18 +22,8 @@ class Limits:
 
     Args:
         routes_per_child: Nodes behind one child; 5003 beyond. Each takes some 350 bytes here.
-        announcements_per_second: Announcements of one child per second, and at once; 5001 beyond. Each takes some 200
-            µs.
         positions_per_second: Positions that one child announces per second, after as many as may lie behind it at once.
             Further ones wait. Each takes some 10 µs.
-        path_length: Positions in one announcement; 4006 beyond. Children of this package send 2,000 at a time, the
-            original's send all of them.
-        list_ranks: Ranks in one comma list; 4006 beyond.
-        uuid_length: Characters of a uuid; 4999 beyond.
-        message_bytes: Bytes of a serialized message; 4999 beyond. The default is the contract's; a lower value refuses
-            messages that other nodes may send.
-        metadata_bytes: Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of
-            this package has some 600.
         streams_per_connection: Calls under way over one connection; clients wait beyond. Each takes some 21 KB here
             until it is answered.
         connections_per_address: Connections of registered children from one address; 5003 beyond. All nodes behind one
@@ -50,13 +40,7 @@ class Limits:
     """
 
     routes_per_child: int = _whole(65_536)
-    announcements_per_second: int = _whole(5000)
     positions_per_second: int = _whole(16_384)
-    path_length: int = _whole(131_072)
-    list_ranks: int = _whole(limits.RANKS_PER_LIST, most=limits.RANKS_PER_LIST)
-    uuid_length: int = _whole(256, least=limits.UUID_CHARS)
-    message_bytes: int = _whole(limits.MESSAGE_BYTES, least=1024, most=limits.MESSAGE_BYTES)
-    metadata_bytes: int = _whole(16_384, least=1024)
     streams_per_connection: int = _whole(2048)
     connections_per_address: int = _whole(10_000)
     child_messages: int = _whole(8192)

@@ -59,7 +59,7 @@ class Sender:
             raise ArgumentTypeError(f"uuid is {shown(uuid)}; expected a text")
         try:
             message = Message(uuid, mtype, sync, self._config.position, dst, time.time_ns() // 1_000_000, body)
-            frame = write_message(message, self._config.limits)
+            frame = write_message(message)
         except Refusal as refusal:
             return Ack(uuid, refusal.code, self._config.position, refusal.detail, 0)
         answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()

@@ -13,6 +13,8 @@ class Times:
     """Times of one node, in seconds. They are no settings: other values break what documents promise.
 
     Args:
+        backoff_initial, backoff_max: as `limits.BACKOFF_INITIAL_S`, `limits.BACKOFF_MAX_S`.
+        registration_hold: as `limits.REGISTRATION_HOLD_S`.
         connect: as `limits.CONNECT_S`.
         greeting: for TLS and the greeting of whoever connects to the port of direct links.
         keepalive, keepalive_timeout: as `limits.KEEPALIVE_TIME_S`, `limits.KEEPALIVE_TIMEOUT_S`.
@@ -29,6 +31,9 @@ class Times:
         strangers_heard: as `limits.STRANGERS_HEARD_S`.
     """
 
+    backoff_initial: float = limits.BACKOFF_INITIAL_S
+    backoff_max: float = limits.BACKOFF_MAX_S
+    registration_hold: float = limits.REGISTRATION_HOLD_S
     connect: float = limits.CONNECT_S
     greeting: float = 2.0
     keepalive: float = limits.KEEPALIVE_TIME_S

@@ -10,6 +10,7 @@ from taskd_net import ConfigError, NodeConfig, Position, limits
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import ROUTES, ROUTES_SLICE
 from taskd_net.peer_limits import DEFAULT
+from taskd_net.times import TIMES
 from taskd_net.tls.files import Tls
 
 
@@ -60,23 +61,23 @@ def test_defaults_are_those_of_the_contract() -> None:
         grace=30.0,
         registration_hold=10.0,
     )
-    assert (worker().backoff_initial, worker().backoff_max, worker().links) == (0.05, 0.8, "direct")
+    assert (TIMES.backoff_initial, TIMES.backoff_max, worker().links) == (0.05, 0.8, "direct")
 
 
 def test_settings_reach_the_router() -> None:
     settings: dict[str, Any] = {
-        "dedup_window": 1,
         "ack_timeout": 2,
-        "link_messages": 3,
         "link_bytes": 9_000_000,
         "max_children": 5,
         "grace": 6.0,
-        "registration_hold": 7.0,
     }
     router = NodeConfig.mgr(inbox=4, job="j", confirms=True, **settings).router
     assert dataclasses.asdict(router) == {
         "inbox": 4,
         "inbox_wait": limits.INBOX_WAIT_S,
+        "dedup_window": limits.DEDUP_WINDOW,
+        "link_messages": limits.LINK_MESSAGES,
+        "registration_hold": limits.REGISTRATION_HOLD_S,
         "job": "j",
         "confirms": True,
         "limits": dataclasses.asdict(DEFAULT),
@@ -120,7 +121,7 @@ def test_port_0_is_for_listening_only() -> None:
     assert NodeConfig.mgr(listen="127.0.0.1:0").listen == "127.0.0.1:0"
 
 
-@pytest.mark.parametrize("field", ["inbox", "dedup_window", "link_messages", "link_bytes", "max_children"])
+@pytest.mark.parametrize("field", ["inbox", "link_bytes", "max_children"])
 @pytest.mark.parametrize("value", [-1, 1.5, True, "7"])
 def test_numbers_of_things_are_whole(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^{field} is {value!r}; expected a whole number, at least"):
@@ -131,8 +132,6 @@ def test_numbers_of_things_are_whole(field: str, value: object) -> None:
     ("field", "least"),
     [
         ("inbox", 0),
-        ("dedup_window", 1),
-        ("link_messages", 1),
         ("link_bytes", limits.MESSAGE_BYTES),
         ("max_children", 1),
     ],
@@ -143,7 +142,7 @@ def test_least_value_that_works(field: str, least: int) -> None:
         worker(**{field: least - 1})
 
 
-@pytest.mark.parametrize("field", ["ack_timeout", "grace", "registration_hold", "backoff_initial", "backoff_max"])
+@pytest.mark.parametrize("field", ["ack_timeout", "grace"])
 @pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "3", None])
 def test_times_are_seconds_above_0(field: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"^{field} is {value!r}; expected a number of seconds above 0"):
@@ -154,12 +153,6 @@ def test_ack_timeout_is_a_day_at_most() -> None:
     assert worker(ack_timeout=limits.TIMEOUT_MAX_S).ack_timeout == limits.TIMEOUT_MAX_S
     with pytest.raises(ConfigError, match=r"^ack_timeout is 86401; expected at most"):
         worker(ack_timeout=86_401)
-
-
-def test_pauses_do_not_shrink() -> None:
-    assert worker(backoff_initial=0.5, backoff_max=0.5).backoff_max == 0.5
-    with pytest.raises(ConfigError, match=r"^backoff_max is 0\.1; expected at least backoff_initial"):
-        worker(backoff_initial=0.2, backoff_max=0.1)
 
 
 def test_port_of_direct_links_is_any_free_one_an_address_or_none() -> None:

@@ -25,6 +25,9 @@ ROUTES: Final = 262_144
 ROUTES_SHARES: Final = 4
 """Children that may each lead to as many nodes as a single one may."""
 
+ANNOUNCEMENTS_PER_S: Final = 5000
+"""Announcements of one child a second, and at once; 5001 beyond. Each takes some 200 µs."""
+
 LOCAL: Final[LinkId] = -1
 """The link id of messages from this node's own application."""
 
@@ -126,11 +129,8 @@ class Topology:
         """The next hops of a broadcast or multicast from the node `sender`.
 
         Raises:
-            Refusal: 5002 if nobody matches; 4006 for a list beyond the limit.
+            Refusal: 5002 if nobody matches.
         """
-        if dst.ranks > self._limits.list_ranks:
-            text = f"a list of {dst.ranks} ranks; at most {self._limits.list_ranks} are allowed"
-            raise Refusal(Code.DST_TYPE_ILLEGAL, text)
         routes, by_id = self.routes, self.children.by_id
         links = [by_id[hop] for hop in sorted(routes.links_for(dst)) if hop != came_from]
         here = dst.matches(self.identity) and sender != self.identity
@@ -175,7 +175,7 @@ class Topology:
         link = self.children.register(now, position)
         if link.positions is None:
             bounds = self._limits
-            link.announcements = Allowance(bounds.announcements_per_second, bounds.announcements_per_second)
+            link.announcements = Allowance(ANNOUNCEMENTS_PER_S, ANNOUNCEMENTS_PER_S)
             link.positions = Allowance(bounds.positions_per_second, bounds.routes_per_child)
         link.credentials = credentials
         self.routes.learn(position.identity, link.id, link.epoch)

@@ -379,12 +379,12 @@ class BatchedLink(Session[bytes]):
     def _read_messages(self, now: float, messages: Sequence[bytes], batch: Batch) -> Ready:
         """Hand the messages of a batch to the Router: as many as a node of ours writes, up to the first broadcast."""
         if len(messages) == 1 and not self.traces:
-            alone = codec.read_known_frame(messages[0], self._router.limits)
+            alone = codec.read_known_frame(messages[0])
             if not isinstance(alone, Refusal):
                 wait = batch.patience[0]
                 key: Key | None = (batch.numbers[0] if self.numbered else alone.uuid) if wait else None
                 return self._router.messages_arrived(now, self.link, (alone,), (key,), (wait / 1000.0,))
-        frames = codec.read_known_frames(messages, self._router.limits)
+        frames = codec.read_known_frames(messages)
         patience = list(batch.patience)
         names: Sequence[Key] = list(batch.numbers) if self.numbered else [frame.uuid for frame in frames]
         refused: list[tuple[Key, Refusal]] = []

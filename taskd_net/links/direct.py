@@ -359,7 +359,7 @@ class DirectLink(BatchedLink):
         if kind != _MESSAGE:
             host.perform(self._router.answers_arrived(host.now(), self.link, (number,)))
         else:
-            frame = codec.read_known_frame(message, self._router.limits)
+            frame = codec.read_known_frame(message)
             if self.traces or isinstance(frame, Refusal):
                 self._take_in_messages((message,), Batch(patience=(patience,), numbers=(number,)))
             else:

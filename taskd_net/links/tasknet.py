@@ -214,7 +214,7 @@ class ToParent(Session[bytes]):
     def _take_in(self, data: bytes) -> None:
         host, router = self._host, self._router
         try:
-            frame = codec.read_frame(data, router.limits)
+            frame = codec.read_frame(data)
         except Refusal as refusal:
             host.log.warning("message_refused", parent=str(self.peer), detail=refusal.detail)
             if refusal.sync and (refusal.uuid or self._line is not None):

@@ -92,7 +92,7 @@ class Transfers(Acceptor):
             return GONE
         # One coroutine for all of it: a second one that only watches for errors is a tenth of gRPC's own cost.
         try:
-            frame = codec.read_frame(data, self._host.router.limits)
+            frame = codec.read_frame(data)
             came_from = parent.bringer(frame, caller)
             quota = parent.quota(came_from)
             # The largest message fits into a `child_bytes` of its own size.

@@ -90,7 +90,7 @@ class Announcements:
             Violation: 4006, the connection is not the child's.
         """
         data, kind, end, left = announcing
-        request = requests.read_announcement(data, self._router.limits)
+        request = requests.read_announcement(data)
         link = self._router.children.find(request.proxy)
         if link is None:
             raise Refusal(Code.CLIENT_ERR, "the announcing child is not registered here", request.uuid)

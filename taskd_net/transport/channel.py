@@ -13,6 +13,10 @@ from taskd_net.times import TIMES, Times
 from taskd_net.tls.files import Tls
 from taskd_net.transport import grpc_threads
 
+METADATA_BYTES: Final = 16_384
+"""Bytes of the metadata of one call, plus 32 per entry; gRPC refuses the call beyond. A call of this package has some
+600."""
+
 PENDING_CALLS: Final = 8192
 """Calls that gRPC keeps until the event loop looks at them, before it begins to cancel some: more than one of each of
 MAX_CHILDREN, and two seconds' work. Calls that were begun and reset wait there too, and take up to 25 KiB each."""
@@ -96,8 +100,8 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False, times: T
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", bounds.streams_per_connection),
         # Both, or calls between the two would be refused by chance. The size is compared by `>=`.
-        ("grpc.max_metadata_size", bounds.metadata_bytes + 1),
-        ("grpc.absolute_max_metadata_size", bounds.metadata_bytes + 1),
+        ("grpc.max_metadata_size", METADATA_BYTES + 1),
+        ("grpc.absolute_max_metadata_size", METADATA_BYTES + 1),
         # Peers that connect and say nothing, that send their first words byte by byte, or that make no call.
         ("grpc.server_handshake_timeout_ms", int(bounds.registration_time * 1000)),
         ("grpc.max_connection_idle_ms", int(bounds.registration_time * 1000)),

@@ -322,7 +322,7 @@ class MeshServer:
         return turned_away
 
     async def _register(self, data: bytes, context: Context, caller: Caller) -> Ack:
-        uuid, position = requests.read_register(data, self._limits)
+        uuid, position = requests.read_register(data)
         peer = peers.of_child(peers.read_metadata(context.invocation_metadata()))
         if not peer.profile.pauses:
             pause = self._router.register_pause(self.host.now(), position)

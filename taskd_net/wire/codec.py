@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Flow, Frame
-from taskd_net.peer_limits import DEFAULT, Limits
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.position import REMEMBERED_CHARS, Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, text_field, varint
@@ -36,6 +36,9 @@ from taskd_net.wire.headers import (
 from taskd_net.wire.positions import position_field, read_position, write_position
 from taskd_net.wire.probe_frames import PREFIX as PROBE_PREFIX
 from taskd_net.wire.probe_frames import read_probe
+
+UUID_CHARS: Final = 256
+"""Characters of a uuid; 4999 beyond."""
 
 
 class Message(NamedTuple):
@@ -62,31 +65,31 @@ class Message(NamedTuple):
     body: str
 
 
-def too_large(size: int, limits: Limits) -> Refusal:
+def too_large(size: int, most: int = MESSAGE_BYTES) -> Refusal:
     """The refusal of a message beyond the limit."""
-    return Refusal(Code.CLIENT_ERR, f"the message has {size} bytes serialized; the limit is {limits.message_bytes}")
+    return Refusal(Code.CLIENT_ERR, f"the message has {size} bytes serialized; the limit is {most}")
 
 
-def require_uuid(uuid: str, limits: Limits) -> None:
+def require_uuid(uuid: str) -> None:
     """Check the length of a uuid.
 
     Raises:
         Refusal: 4999, it is too long.
     """
-    if len(uuid) > limits.uuid_length:
-        text = f"the uuid has {len(uuid)} characters; the limit is {limits.uuid_length}"
+    if len(uuid) > UUID_CHARS:
+        text = f"the uuid has {len(uuid)} characters; the limit is {UUID_CHARS}"
         raise Refusal(Code.CLIENT_ERR, text, uuid)
 
 
-def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
+def write_message(message: Message) -> Frame:
     """Make a frame of a message that this node sends.
 
     Raises:
         Refusal: 4003-4006 for the destination, 4999 for a body that is not text, or a body or uuid that is too long.
     """
     uuid, mtype, sync, src, dst_written, create_time, text = message
-    if len(uuid) > limits.uuid_length:
-        require_uuid(uuid, limits)
+    if len(uuid) > UUID_CHARS:
+        require_uuid(uuid)
     try:
         flow, common = _common_fields(mtype, sync, src, dst_written)
         uuid_field = text_field(b"\x0a", uuid)
@@ -100,14 +103,14 @@ def write_message(message: Message, limits: Limits = DEFAULT) -> Frame:
         data = b"".join((b"\x0a", header, uuid_field, common, created, b"\x12", cached_varint(len(body)), body))
     else:
         data = b"".join((b"\x0a", header, uuid_field, common, created))
-    if len(data) > limits.message_bytes:
-        raise too_large(len(data), limits)
+    if len(data) > MESSAGE_BYTES:
+        raise too_large(len(data))
     frame = Frame(uuid, sync, src, flow.dst, data)
     frame.flow = flow if len(created) == 7 else flow._replace(create_time=create_time)
     return frame
 
 
-def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
+def read_frame(data: bytes, most: int = MESSAGE_BYTES) -> Frame:
     """Check a serialized Message and read its header.
 
     Raises:
@@ -118,15 +121,15 @@ def read_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
         uuid, flow, end = split_message(data)
         require_text(data, end)
     except NOT_AS_EXPECTED:
-        return _read_any_frame(data, limits)
-    if len(data) > limits.message_bytes:
-        return _read_any_frame(data, limits)
+        return _read_any_frame(data, most)
+    if len(data) > most:
+        return _read_any_frame(data, most)
     frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
     frame.flow = flow
     return frame
 
 
-def _read_any_frame(data: bytes, limits: Limits) -> Frame:
+def _read_any_frame(data: bytes, most: int) -> Frame:
     """`read_frame` for a message with any layout."""
     try:
         message = pb.Message.FromString(data)
@@ -145,9 +148,9 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
         require_sender(src)
         if not uuid:
             raise Refusal(Code.CLIENT_ERR, "the message has no uuid")
-        require_uuid(uuid, limits)
-        if len(data) > limits.message_bytes:
-            raise too_large(len(data), limits)
+        require_uuid(uuid)
+        if len(data) > most:
+            raise too_large(len(data), most)
     except Refusal as refusal:
         refusal.uuid, refusal.sync = uuid, header.sync
         raise
@@ -162,7 +165,7 @@ def _read_any_frame(data: bytes, limits: Limits) -> Frame:
     return Frame(uuid, header.sync, src, dst, data)
 
 
-def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> list[Frame | Refusal]:
+def read_known_frames(messages: Iterable[bytes], most: int = MESSAGE_BYTES) -> list[Frame | Refusal]:
     """Read the headers of messages that a node of ours has checked, at a tenth of the cost of `read_frame`.
 
     A refusal takes the place of its message, with the codes of `read_frame`; it is never for the body. Only a body may
@@ -176,7 +179,6 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
     before: Flow | None = None
     lead = common = b""
     uuid_at = middle = time_at = end = 0
-    most = limits.message_bytes
     for data in messages:
         try:
             if (
@@ -204,7 +206,7 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
                     middle, time_at = uuid_at + data[uuid_at - 1], end - 7
                     lead, common = data[:uuid_at], data[middle:time_at]
         except NOT_AS_EXPECTED:
-            frames.append(_any_frame_or_refusal(data, limits))
+            frames.append(_any_frame_or_refusal(data, most))
             continue
         frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
         frame.flow = flow
@@ -212,25 +214,25 @@ def read_known_frames(messages: Iterable[bytes], limits: Limits = DEFAULT) -> li
     return frames
 
 
-def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame | Refusal:
+def read_known_frame(data: bytes, most: int = MESSAGE_BYTES) -> Frame | Refusal:
     """`read_known_frames` for one message."""
     try:
         uuid, flow, end = split_message(data)
         size = len(data) - end - 2
         if size != -2 and (size >= 0x80 or data[end] != 0x12 or data[end + 1] != size):
             require_body(data, end)
-        if len(data) > limits.message_bytes:
+        if len(data) > most:
             raise ValueError("too large")
     except NOT_AS_EXPECTED:
-        return _any_frame_or_refusal(data, limits)
+        return _any_frame_or_refusal(data, most)
     frame = Frame(uuid, flow.sync, flow.src, flow.dst, data)
     frame.flow = flow
     return frame
 
 
-def _any_frame_or_refusal(data: bytes, limits: Limits) -> Frame | Refusal:
+def _any_frame_or_refusal(data: bytes, most: int) -> Frame | Refusal:
     try:
-        return _read_any_frame(data, limits)
+        return _read_any_frame(data, most)
     except Refusal as refusal:
         return refusal
 

@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError
 
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.topology import ROUTES_SLICE
-from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Position, Role
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.codec import require_uuid
@@ -23,6 +22,10 @@ POSITION_BYTES: Final = 64
 
 SHORT: Final = 32
 """Positions of an announcement that is taken in at once, without slices: 0.3 ms, as much as gRPC's part of the call."""
+
+PATH_POSITIONS: Final = 131_072
+"""Positions in one announcement; 4006 beyond. Children of this package send 2,000 at a time, the original's send all of
+them."""
 
 HEAD_FIELDS: Final = 16
 """Fields of an announcement in front of its path; there are two, and others of a later version."""
@@ -113,7 +116,7 @@ def write_register(uuid: str, position: Position) -> bytes:
     return pb.RegisterReq(uuid=uuid, pos=write_position(position)).SerializeToString()
 
 
-def read_register(data: bytes, bounds: Limits = DEFAULT) -> tuple[str, Position]:
+def read_register(data: bytes) -> tuple[str, Position]:
     """The uuid and the position of a RegisterReq.
 
     Raises:
@@ -125,7 +128,7 @@ def read_register(data: bytes, bounds: Limits = DEFAULT) -> tuple[str, Position]
         raise Refusal(Code.NIL_MESSAGE, "the bytes are not a RegisterReq") from error
     if not request.HasField("pos"):
         raise Refusal(Code.NIL_POSITION, "the request has no pos", request.uuid)
-    require_uuid(request.uuid, bounds)
+    require_uuid(request.uuid)
     return request.uuid, read_position(request.pos)
 
 
@@ -135,7 +138,7 @@ def write_announcement(uuid: str, proxy: Position, path: Iterable[Position]) -> 
     return pb.PathDiscoveryReq(uuid=uuid, proxyPos=write_position(proxy), path=written).SerializeToString()
 
 
-def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
+def read_announcement(data: bytes, most: int = PATH_POSITIONS) -> Announcement:
     """Read a PathDiscoveryReq: a short one at once, any other up to its path, as all implementations write it.
 
     Raises:
@@ -144,8 +147,8 @@ def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
     if len(data) <= SHORT * POSITION_BYTES:
         with contextlib.suppress(DecodeError):
             whole = pb.PathDiscoveryReq.FromString(data)
-            if len(whole.path) <= min(SHORT, bounds.path_length):
-                return _announcement(whole, data, 0, bounds, [read_position(position) for position in whole.path])
+            if len(whole.path) <= min(SHORT, most):
+                return _announcement(whole, data, 0, most, [read_position(position) for position in whole.path])
     at = number = 0
     try:
         for _ in range(HEAD_FIELDS):
@@ -158,16 +161,16 @@ def read_announcement(data: bytes, bounds: Limits = DEFAULT) -> Announcement:
     except (IndexError, ValueError) as error:
         raise Refusal(Code.NIL_MESSAGE, _NO_ANNOUNCEMENT) from error
     head = _parsed(data[:at])
-    return _announcement(head, data, at, bounds, None if number == _PATH else [])
+    return _announcement(head, data, at, most, None if number == _PATH else [])
 
 
 def _announcement(
-    head: pb.PathDiscoveryReq, data: bytes, begin: int, bounds: Limits, path: list[Position] | None
+    head: pb.PathDiscoveryReq, data: bytes, begin: int, most: int, path: list[Position] | None
 ) -> Announcement:
     if path == [] or not head.HasField("proxyPos"):
         raise Refusal(Code.NIL_POSITION, "the request has no path, or no proxyPos in front of it", head.uuid)
-    require_uuid(head.uuid, bounds)
-    return Announcement(head.uuid, read_position(head.proxyPos), path, data, begin, bounds.path_length)
+    require_uuid(head.uuid)
+    return Announcement(head.uuid, read_position(head.proxyPos), path, data, begin, most)
 
 
 def _parsed(data: bytes) -> pb.PathDiscoveryReq:

@@ -163,18 +163,18 @@ def test_wrong_flag(command: str) -> None:
     assert refused(command, "--links", "x") == "links is 'x'; expected direct or batched or tasknet (from --links)"
     assert refused(command, "--listen", "9601").endswith("e.g. 127.0.0.1:9602 or [::1]:9602 (from --listen)")
     assert "--nothing" in refused(command, "--nothing")
+    assert "--path-length" in refused(command, "--path-length", "9")
 
 
 def test_wrong_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "first")
     assert refused("proxy") == "server_rank is 'first'; expected a natural number (from the environment variable RANK)"
     monkeypatch.delenv("RANK")
-    monkeypatch.setenv("TASKD_NET_BACKOFF_MAX", "0.01")
-    text = (
-        "backoff_max is 0.01; expected at least backoff_initial (from the environment variable TASKD_NET_BACKOFF_MAX)"
-    )
-    assert refused("proxy") == text
-    monkeypatch.delenv("TASKD_NET_BACKOFF_MAX")
+    monkeypatch.setenv("TASKD_NET_PLAIN_LISTEN", "h:1")
+    text = refused("proxy")
+    assert text.startswith("plain_listen is 'h:1'; expected 127.0.0.1, [::1] or localhost, ")
+    assert text.endswith(" (from the environment variable TASKD_NET_PLAIN_LISTEN)")
+    monkeypatch.delenv("TASKD_NET_PLAIN_LISTEN")
     monkeypatch.setenv("POD_IP", "not an address")
     assert refused("mgr").endswith(
         "is not a host name or an IP address; expected host:port, e.g. 127.0.0.1:9602 or "
@@ -200,6 +200,7 @@ def test_wrong_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ack-timeout = 3", "config '{}' has ack-timeout = 3; expected a setting; did you mean ack_timeout?"),
         ("[mgr]\nupstream = 'a:1'", "config '{}' has [mgr] upstream = 'a:1'; expected a setting of mgr"),
         ("[worker]", "config '{}' has [worker]; expected a table of one of the commands " + ", ".join(COMMANDS)),
+        ("backoff_max = 1", "config '{}' has backoff_max = 1; expected a setting"),
         ("[proxy.x]", "config '{}' has [proxy] x = {{}}; expected a setting of proxy"),
         ("[mgr]\ngrac = 1", "config '{}' has [mgr] grac = 1; expected a setting of mgr; did you mean grace?"),
         ("proxy = 3", "config '{}' has proxy = 3; expected a setting"),
@@ -242,7 +243,7 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     }
     values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
     values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1", "direct_listen": "h:2"}
-    values |= {"link_bytes": 9_000_000, "backoff_initial": 0.5, "at": "h:1", "tracing": True, "record": "r"}
+    values |= {"link_bytes": 9_000_000, "at": "h:1", "tracing": True, "record": "r"}
     values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
     values |= {"http_port": "127.0.0.1:42", "allowed_host": "node", "docs_url": "https://docs.example"}
     values |= {"state_ca": "c", "state_key": "k", "state_crt": "s"}
@@ -263,7 +264,6 @@ def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
         "sub_health": "hotSwitch",
     }
     values |= {"process_interval": 142, "clusterd_addr": "h:8899", "taskd_enable": False, "in_place": True}
-    values |= dict.fromkeys(("uuid_length", "metadata_bytes", "message_bytes"), 4242)
     values |= {"child_bytes": 9_000_000, "total_bytes": 36_000_000}
     path = tmp_path / "all.toml"
     for command, settings in COMMANDS.items():

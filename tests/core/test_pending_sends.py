@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from taskd_net.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Joined, Kind, Withdraw
-from taskd_net.core.router_config import RouterConfig
-from taskd_net.peer_limits import DEFAULT
 from tests.core.driven import Action, Answer, Asked, Driven, Forward
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router, stand
 
@@ -348,13 +344,6 @@ def test_what_comes_back_and_finds_no_room_is_answered() -> None:
     worker.written(UP, "up", 1, 10)
     assert send(worker, "d") == []
     assert answers(refused(worker, "b")) == [(NOT_JOINED, "Proxy/0")]
-
-
-def test_list_beyond_the_limit_is_refused_before_it_waits() -> None:
-    config = RouterConfig(limits=replace(DEFAULT, list_ranks=2))
-    worker = Driven(at("Worker/0/0"), upstream=True, config=config)
-    message = frame("Worker/0/1,2,3", "Worker/0/0")
-    assert answers(worker.send(0.0, message, Caller(), 1.0)) == [(Code.DST_TYPE_ILLEGAL, "Worker/0/0")]
 
 
 # ---- cancelling

@@ -7,9 +7,9 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
 from taskd_net.core import uuids as module
 from taskd_net.core.uuids import Uuids, split
+from taskd_net.wire.codec import UUID_CHARS
 from tests.core.routers import at
 
 
@@ -23,7 +23,7 @@ def test_uuid_says_incarnation_flow_and_number() -> None:
     uuids = [made.next(at("Worker/0/3")) for _ in range(20)]
     assert [split(uuid) for uuid in uuids] == [("tn1-0123456789abcdef-1", number) for number in range(1, 21)]
     assert uuids[15].startswith("tn1-0123456789abcdef-1-10-")
-    assert len(uuids[0]) < limits.UUID_CHARS
+    assert len(uuids[0]) < UUID_CHARS
 
 
 def test_every_destination_has_a_flow_and_all_lists_have_one() -> None:

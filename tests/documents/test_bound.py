@@ -13,7 +13,7 @@ import pytest
 from taskd_net import Code, distributions, job_view, limits, observe_limits
 from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.core import admission, router
+from taskd_net.core import admission, router, topology
 from taskd_net.core.ready import Kind
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.jobs import job, outbox, snapshot
@@ -21,7 +21,8 @@ from taskd_net.jobs.plugins import profiling, stop_train
 from taskd_net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
-from taskd_net.wire import batches
+from taskd_net.transport import channel
+from taskd_net.wire import batches, codec, requests
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
@@ -102,10 +103,8 @@ FIGURES: Final = {
         f"0 to {limits.TIMEOUT_MAX_S:.0f}",
         f"At most {limits.LOG_FILE_BYTES * limits.LOG_FILES // _MIB} MiB for each node",
         f"more\nthan {limits.CONFIG_BYTES // _MIB} MiB, or cannot be read within {_seconds(limits.CONFIG_READ_S)}",
-        f"Children of this package send {limits.ANNOUNCE_POSITIONS:,} at a time",
         f"A child of this package has up to {limits.SHARED_IN_FLIGHT:,}",
         f"At least {limits.MESSAGE_BYTES}, the largest message",
-        f"| {limits.UUID_CHARS} to ",
     ],
     "docs/contract.md": [
         f"up to {limits.MESSAGE_BYTES:,} bytes passes",
@@ -186,6 +185,12 @@ FIGURES: Final = {
         f"a link has at most {limits.SHARED_IN_FLIGHT:,} messages in flight",
     ],
     "docs/security.md": [
+        f"more than {topology.ANNOUNCEMENTS_PER_S:,} announcements a second",
+        f"an announcement with more than {requests.PATH_POSITIONS:,} positions",
+        f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
+        f"a uuid of more than {codec.UUID_CHARS} characters",
+        f"a message of more than {limits.MESSAGE_BYTES:,} bytes",
+        f"more than {channel.METADATA_BYTES // 1024} KiB of metadata",
         f"every {_seconds(limits.CERTIFICATES_LOOK_S)} the files are read",
         f"within {_seconds(limits.RENEWAL_SPREAD_S)} so that not all come at once",
         f"up to {_seconds(limits.RENEWAL_S)}. Then it leaves the old stream",

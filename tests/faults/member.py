@@ -28,6 +28,7 @@ from taskd_net.cli import memory
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
 from taskd_net.limits import ACK_TIMEOUT_S
+from taskd_net.times import Times
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
 from tests.faults.turns import TurnMeter
@@ -36,8 +37,8 @@ from tests.faults.turns import TurnMeter
 class RecordingNode(Node):
     """A node that records each message for its inbox before any answer leaves."""
 
-    def __init__(self, config: NodeConfig, recorder: Recorder) -> None:
-        super().__init__(config)
+    def __init__(self, config: NodeConfig, recorder: Recorder, times: Times) -> None:
+        super().__init__(config, times=times)
         self.recorder = recorder
 
     def perform(self, ready: Ready) -> None:
@@ -217,7 +218,8 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str, met
         direct_local.listening = lambda: None
     if "tls" in settings:
         settings["tls"] = Tls(**settings["tls"])
-    async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder) as node:
+    times = Times(**settings.pop("times", {}))
+    async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder, times) as node:
         member = Member(node, name, recorder, meter)
         memory.leave_start_uncollected()
         say(event="started", at=time.monotonic())

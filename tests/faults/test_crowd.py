@@ -93,7 +93,8 @@ class Crowds:
 @pytest.fixture
 def alone(form: Form, tmp_path: Path) -> Iterator[Lab]:
     """A Mgr and a Proxy alone, with a short grace time."""
-    with Lab(tmp_path / "lab", proxies=1, workers=0, settings={"grace": 1.0, "registration_hold": 1.0}) as lab:
+    settings = {"grace": 1.0, "times": {"registration_hold": 1.0}}
+    with Lab(tmp_path / "lab", proxies=1, workers=0, settings=settings) as lab:
         yield lab
 
 

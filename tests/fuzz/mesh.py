@@ -41,7 +41,7 @@ _POSITIONS: Final = [Position.parse(name) for name in _NAMES]
 _HONEST: Final = Position.worker(5, 5)
 _ODD: Final = Quirks(reads_lists=False, acks_broadcasts=False, turn=peer.ORIGINAL_TURN_S, announces_again=False)
 _CONFIG: Final = RouterConfig(
-    inbox=3, dedup_window=4, link_messages=4, max_children=5, limits=Limits(routes_per_child=4, list_ranks=2)
+    inbox=3, dedup_window=4, link_messages=4, max_children=5, limits=Limits(routes_per_child=4)
 )
 
 

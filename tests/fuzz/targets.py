@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 from unittest.mock import patch
@@ -30,6 +31,7 @@ from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.expect import Expected
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.observe import probe_codec, status_codec
@@ -38,7 +40,6 @@ from taskd_net.observe.ledger import Ledger, Report
 from taskd_net.observe.records import Mesh
 from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.page.feed import Feed
-from taskd_net.peer_limits import Limits
 from taskd_net.position import Position
 from taskd_net.side_port import _Gate
 from taskd_net.untrusted import json_line, printable
@@ -64,7 +65,12 @@ from tests.wire.known import read_known_frame
 
 Target: TypeAlias = Callable[[bytes], None]
 
-TIGHT: Final = Limits(uuid_length=128, message_bytes=1024, path_length=3)
+TIGHT_BYTES: Final = 1024
+"""Bytes of a message beside the contract's, so that inputs reach the bound."""
+
+TIGHT_PATH: Final = 3
+"""Positions of an announcement, for the same."""
+
 _SENDERS_ERRORS: Final = {*range(4000, 4007), Code.CLIENT_ERR}
 
 
@@ -84,18 +90,18 @@ def _agrees(frame: Frame, data: bytes) -> None:
 
 def frames(data: bytes) -> None:
     """A message at the first hop, and at a later one."""
-    for limits in (Limits(), TIGHT):
+    for most in (MESSAGE_BYTES, TIGHT_BYTES):
         try:
-            frame = codec.read_frame(data, limits)
+            frame = codec.read_frame(data, most)
         except Refusal as refusal:
             assert int(refusal.code) in _SENDERS_ERRORS
         else:
-            assert len(frame.data) <= limits.message_bytes and len(frame.uuid) <= limits.uuid_length
+            assert len(frame.data) <= most and len(frame.uuid) <= codec.UUID_CHARS
             pb.Message.FromString(frame.data)
             _agrees(frame, frame.data)
             message = codec.read_message(frame)
             assert (message.uuid, message.src, message.dst) == (frame.uuid, frame.src, frame.dst.position)
-            assert codec.read_frame(frame.data, limits) is not frame
+            assert codec.read_frame(frame.data, most) is not frame
             _agrees(frame, codec.write_checked(frame))
     try:
         frame = read_known_frame(data)
@@ -157,13 +163,13 @@ def batches(data: bytes) -> None:
 
 def requests(data: bytes) -> None:
     """The other calls, and an answer."""
-    for read in (read_register, read_announcement):
+    for read in (read_register, partial(read_announcement, most=TIGHT_PATH)):
         try:
-            asked = read(data, TIGHT)
+            asked = read(data)
             if isinstance(asked, Announcement):
                 path = [position for part in asked.slices() for position in part.read()]
                 assert path == [_position(position) for position in pb.PathDiscoveryReq.FromString(data).path]
-                assert len(path) <= TIGHT.path_length
+                assert len(path) <= TIGHT_PATH
         except Refusal as refusal:
             assert refusal.code in (Code.NIL_MESSAGE, Code.NIL_POSITION, Code.CLIENT_ERR, Code.DST_TYPE_ILLEGAL)
     try:

@@ -237,7 +237,7 @@ def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 files = st.lists(
     st.builds(
         "{} = {}".format,
-        st.sampled_from(["grace", "listen", "upstream", "inbox", "identity", "uuid_length", "[mgr]\nlinks", "x", "ca"]),
+        st.sampled_from(["grace", "listen", "upstream", "inbox", "identity", "child_bytes", "[mgr]\nlinks", "x", "ca"]),
         st.sampled_from(
             [
                 *("1", "-1", "1e400", "nan", "'a:1'", "''", "true", "[]", "{}", "'\\u0000'", "99999999999999999999"),

@@ -173,7 +173,7 @@ class MemoryLink(Session[Parcel]):
             host.perform(router.answers_arrived(now, link, data.accepted, [_answer(one) for one in data.answers]))
         if data.messages:
             # Read again: a probe that has crossed a link goes on as another one.
-            frames = codec.read_known_frames([frame.data for frame, _, _ in data.messages], router.limits)
+            frames = codec.read_known_frames([frame.data for frame, _, _ in data.messages])
             keys = [number if patience else None for _, patience, number in data.messages]
             good = [index for index, frame in enumerate(frames) if not isinstance(frame, Refusal)]
             refused = [(key, one) for key, one in zip(keys, frames, strict=True) if key and isinstance(one, Refusal)]

@@ -12,14 +12,14 @@ import gc
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
 from taskd_net.core.ready import Ready
-from taskd_net.times import TIMES
+from taskd_net.times import Times
 from tests.core.invariants import check
 from tests.links import memory
 from tests.links.wired import wired
@@ -41,8 +41,8 @@ async def soon(work: Awaitable[T], timeout: float = PATIENCE_S) -> T:
 class WatchedNode(Node):
     """A node that checks its Router after every event, and reports changes."""
 
-    def __init__(self, config: NodeConfig, mesh: Mesh) -> None:
-        super().__init__(config, times=mesh.times)
+    def __init__(self, config: NodeConfig, mesh: Mesh, times: Times) -> None:
+        super().__init__(config, times=times)
         self._mesh = mesh
 
     def perform(self, ready: Ready) -> None:
@@ -141,7 +141,7 @@ class Mesh:
         self.expected_errors: set[str] = set()
         self.heard = {"asyncio", "grpc"}
         self.broken: list[str] = []
-        self.times = TIMES
+        self.times = QUICK
         self._waiters: set[asyncio.Future[None]] = set()
         self._log = _Log(self)
         self._registered = contextlib.ExitStack()
@@ -180,41 +180,45 @@ class Mesh:
     def settings(self) -> dict[str, Any]:
         """The default settings of the next node."""
         mixed = ("direct", "tasknet", "batched")[len(self.nodes) % 3]
-        return QUICK | {"links": mixed if self._links == "mixed" else self._links}
+        return {"links": mixed if self._links == "mixed" else self._links}
 
-    async def start(self, config: NodeConfig) -> WatchedNode:
-        """Start a node, which is closed with the mesh."""
-        node = WatchedNode(config, self)
+    async def start(self, config: NodeConfig, **times: float) -> WatchedNode:
+        """Start a node, which is closed with the mesh. Its times are named as in `Times`."""
+        node = WatchedNode(config, self, replace(self.times, **times))
         await node.start()
         self.nodes.append(node)
         return node
 
     async def mgr(self, listen: str = "127.0.0.1:0", **settings: Any) -> WatchedNode:
         """Start a Mgr."""
-        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)))
+        times = _times(settings)
+        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)), **times)
 
     async def proxy(
         self, rank: int, upstream: str | Node, listen: str = "127.0.0.1:0", *, join: bool = True, **settings: Any
     ) -> WatchedNode:
         """Start a Proxy and, unless told otherwise, wait until it has joined."""
+        times = _times(settings)
         config = NodeConfig.proxy(
             server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.settings | settings)
         )
-        return await self._joined(await self.start(config), join)
+        return await self._joined(await self.start(config, **times), join)
 
     async def agent(self, rank: int, upstream: str | Node, *, join: bool = True, **settings: Any) -> WatchedNode:
         """Start an Agent and, unless told otherwise, wait until it has joined."""
+        times = _times(settings)
         config = NodeConfig.agent(server_rank=rank, upstream=address_of(upstream), **(self.settings | settings))
-        return await self._joined(await self.start(config), join)
+        return await self._joined(await self.start(config, **times), join)
 
     async def worker(
         self, server_rank: int, rank: int, upstream: str | Node, *, join: bool = True, **settings: Any
     ) -> WatchedNode:
         """Start a Worker and, unless told otherwise, wait until it has joined."""
+        times = _times(settings)
         config = NodeConfig.worker(
             server_rank=server_rank, rank=rank, upstream=address_of(upstream), **(self.settings | settings)
         )
-        return await self._joined(await self.start(config), join)
+        return await self._joined(await self.start(config, **times), join)
 
     async def _joined(self, node: WatchedNode, join: bool) -> WatchedNode:
         if join:
@@ -250,8 +254,13 @@ class Mesh:
         await self.until(lambda: self.count(event, **fields) >= times, timeout)
 
 
-QUICK: dict[str, Any] = {"backoff_initial": 0.01, "backoff_max": 0.2}
-"""Settings of every node below a Mgr: short pauses, for tests with restarts."""
+QUICK = Times(backoff_initial=0.01, backoff_max=0.2)
+"""Times of every node: short pauses, for tests with restarts."""
+
+
+def _times(settings: dict[str, Any]) -> dict[str, float]:
+    """Take the times out of the settings of a node."""
+    return {each.name: settings.pop(each.name) for each in fields(Times) if each.name in settings}
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

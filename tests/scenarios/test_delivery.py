@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
+from taskd_net.core.seen import Seen
+from taskd_net.limits import LINK_MESSAGES
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 
@@ -96,7 +98,8 @@ async def test_same_uuid_of_two_senders_is_two_messages(mesh: Mesh) -> None:
 
 async def test_resend_outside_the_window_is_delivered_again(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    worker = await mesh.worker(0, 0, mgr, dedup_window=2)
+    worker = await mesh.worker(0, 0, mgr)
+    worker.router.door.seen = Seen(2)
     for uuid in ("a", "b", "c", "a", "c"):
         assert (await mgr.send(uuid, to=worker.position, uuid=uuid)).ok
     assert await worker.take_all(4) == ["a", "b", "c", "a"]
@@ -119,12 +122,13 @@ async def test_async_messages_wait_for_room_and_arrive_in_order(mesh: Mesh) -> N
 @both_links
 async def test_async_messages_beyond_the_bound_are_counted_and_logged(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    worker = await mesh.worker(0, 0, await mesh.proxy(0, mgr), inbox=1, link_messages=5)
-    for i in range(10):
+    worker = await mesh.worker(0, 0, await mesh.proxy(0, mgr), inbox=1)
+    kept = 1 + LINK_MESSAGES
+    for i in range(kept + 4):
         assert (await mgr.post(str(i), to=worker.position)).ok
     await mesh.until(lambda: worker.statistics.lost == 4)
     await mesh.logged("messages_lost", node=worker.position, dst=worker.position, src=worker.position)
-    assert await worker.take_all(6) == [str(i) for i in range(6)]
+    assert await worker.take_all(kept) == [str(i) for i in range(kept)]
 
 
 @both_links

@@ -20,7 +20,7 @@ from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
-from tests.peers.mesh import PATIENCE_S, QUICK, Mesh, WatchedNode, both_links, soon
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 from tests.peers.mesh_state import forget_children, seen, states, until, until_joined
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
@@ -193,7 +193,7 @@ async def test_closing_while_the_link_is_being_lost_ends_well(mesh: Mesh) -> Non
 async def test_a_service_is_shown_as_one_and_leaves_nothing_behind(mesh: Mesh) -> None:
     mgr = await mesh.mgr(expect="2x0")
     one, _ = await mesh.proxy(0, mgr), await mesh.proxy(1, mgr)
-    config = NodeConfig.agent(server_rank=1, upstream=str(one.address), service=True, **QUICK)
+    config = NodeConfig.agent(server_rank=1, upstream=str(one.address), service=True)
     service = await mesh.start(config)
     await service.joined(PATIENCE_S)
     nodes = await until_joined(mgr, "Agent/1")

@@ -39,11 +39,11 @@ async def test_any_starting_order(mesh: Mesh, order: tuple[int, ...]) -> None:
     top, middle = await free_address(), await free_address()
     configs = [
         NodeConfig.mgr(listen=top),
-        NodeConfig.proxy(server_rank=0, upstream=top, listen=middle, backoff_max=0.1),
-        NodeConfig.worker(server_rank=0, rank=0, upstream=middle, backoff_max=0.1),
+        NodeConfig.proxy(server_rank=0, upstream=top, listen=middle),
+        NodeConfig.worker(server_rank=0, rank=0, upstream=middle),
     ]
     for i in order:
-        await mesh.start(configs[i])
+        await mesh.start(configs[i], backoff_max=0.1)
     nodes = {str(node.position): node for node in mesh.nodes}
     await soon(nodes["Worker/0/0"].joined())
     assert (await nodes["Mgr/0"].send("x", to="Worker/0/0")).ok

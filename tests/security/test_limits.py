@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code
+from taskd_net import Code, Position
+from taskd_net.core.allowance import Allowance
 from taskd_net.core.inbox import INBOX_BYTES
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.limits import MESSAGE_BYTES, RANKS_PER_LIST
 from taskd_net.links.transfers import CALL_BYTES
 from taskd_net.peer_limits import Limits
 from taskd_net.position import RANK_CHARS
+from taskd_net.transport.channel import METADATA_BYTES
 from taskd_net.transport.pending import PER_ADDRESS, PER_CONNECTION
+from taskd_net.wire.codec import UUID_CHARS
+from taskd_net.wire.requests import PATH_POSITIONS
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon
@@ -66,10 +70,13 @@ async def test_routes_of_a_child(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_announcements_in_a_second(mesh: Mesh, child: RawChild) -> None:
-    async with await beside(mesh, announcements_per_second=20) as others:
+    async with await beside(mesh) as others:
         await child.join(others.parent.address or "")
+        link = others.parent.router.children.find(Position.proxy(0))
+        assert link is not None and link.announcements is not None
+        link.announcements = Allowance(20.0, 20.0)
         codes = [ack.code for ack in await asyncio.gather(*(child.announce() for _ in range(100)))]
-        assert codes.count(0) >= 19, "the join was one of them"
+        assert codes.count(0) >= 20
         assert codes.count(Code.RECV_BUF_BUSY) >= 40
         assert set(codes) == {0, Code.RECV_BUF_BUSY}
         await others.undisturbed()
@@ -80,22 +87,23 @@ async def test_announcements_in_a_second(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_path_of_an_announcement(mesh: Mesh, child: RawChild) -> None:
-    async with await beside(mesh, path_length=6) as others:
+    async with await beside(mesh, positions_per_second=10 * PATH_POSITIONS) as others:
         await child.join(others.parent.address or "")
-        workers = [f"Worker/0/{rank}" for rank in range(7)]
-        assert (await child.announce(*workers[:6])).code == 0
-        assert (await child.announce(*workers)).code == Code.DST_TYPE_ILLEGAL
+        workers = ["Worker/0/0"] * PATH_POSITIONS
+        assert (await child.announce(*workers)).code == 0
+        assert (await child.announce(*workers, "Worker/0/1")).code == Code.DST_TYPE_ILLEGAL
         await others.undisturbed()
 
 
 async def test_ranks_of_a_list(mesh: Mesh, child: RawChild) -> None:
-    async with await beside(mesh, list_ranks=3) as others:
+    async with await beside(mesh) as others:
         await child.join(others.parent.address or "")
-        assert (await child.send("Worker/90/900,901,900")).code == 0, "twice the same is once"
-        assert (await child.send("Worker/90/900,901,7")).code == Code.NO_ROUTE, "three are looked for"
-        ack = await child.send("Worker/90/900,901,7,8")
+        known = "Worker/90/900,901" + ",900" * (RANKS_PER_LIST - 2)
+        assert (await child.send(known)).code == 0, "each that is named again gets it once"
+        assert (await child.send(known.removesuffix("900") + "7")).code == Code.NO_ROUTE, "three are looked for"
+        ack = await child.send(known + ",7")
         assert (ack.code, name(ack.src)) == (Code.DST_TYPE_ILLEGAL, "Mgr/0")
-        assert (await others.parent.send("x", to="Worker/90/900,901,7,8")).code == Code.DST_TYPE_ILLEGAL
+        assert (await others.parent.send("x", to=known + ",7")).code == Code.DST_TYPE_ILLEGAL
         await others.ours.take_all(2)
         for _ in range(2):
             await others.raw.take()
@@ -119,9 +127,9 @@ async def test_length_of_a_rank(mesh: Mesh, child: RawChild, rank: str) -> None:
 
 @pytest.mark.parametrize("call", ["TransferMessage", "Register", "PathDiscovery"])
 async def test_length_of_a_uuid(mesh: Mesh, child: RawChild, call: str) -> None:
-    async with await beside(mesh, uuid_length=200) as others:
+    async with await beside(mesh) as others:
         await child.join(others.parent.address or "")
-        for size, code in ((127, 0), (200, 0), (201, Code.CLIENT_ERR), (1_000_000, Code.CLIENT_ERR)):
+        for size, code in ((127, 0), (UUID_CHARS, 0), (UUID_CHARS + 1, Code.CLIENT_ERR), (1_000_000, Code.CLIENT_ERR)):
             uuid, me = "u" * size, position("Proxy/0")
             request: Any = {
                 "TransferMessage": child.message("Mgr/0", uuid=uuid),
@@ -132,22 +140,22 @@ async def test_length_of_a_uuid(mesh: Mesh, child: RawChild, call: str) -> None:
             assert (ack.code, ack.uuid) == (code, uuid)
         if call == "TransferMessage":
             await others.parent.take_all(2)
-            assert (await others.parent.send("x", to="Proxy/0", uuid="u" * 201)).code == Code.CLIENT_ERR
+            assert (await others.parent.send("x", to="Proxy/0", uuid="u" * (UUID_CHARS + 1))).code == Code.CLIENT_ERR
         await others.undisturbed()
 
 
 @both_links
 async def test_size_of_a_message(mesh: Mesh, child: RawChild) -> None:
-    async with await beside(mesh, message_bytes=2000) as others:
+    async with await beside(mesh) as others:
         mgr = others.parent
         await child.join(mgr.address or "")
-        for size, code in ((2000, 0), (2001, Code.CLIENT_ERR)):
+        for size, code in ((MESSAGE_BYTES, 0), (MESSAGE_BYTES + 1, Code.CLIENT_ERR)):
             message = child.message("Mgr/0")
-            message.body = "x" * (size - message.ByteSize() - 3)
+            message.body = "x" * (size - message.ByteSize() - len(b"\x12\x80\x80\x80\x04"))
             assert message.ByteSize() == size
             assert (await child.transfer(message)).code == code
-            # Over the link of a node of ours, with the contract's limit.
-            body = "x" * (size - 100 if code == 0 else size)
+            # Over the link of a node of ours.
+            body = "x" * (size - 200 if code == 0 else size)
             assert (await others.ours.send(body, to="Mgr")).code == code
             assert (await mgr.send(body, to=others.ours.position)).code == code
         await mgr.take_all(2)
@@ -156,7 +164,7 @@ async def test_size_of_a_message(mesh: Mesh, child: RawChild) -> None:
 
 
 async def test_metadata_of_a_call(mesh: Mesh, child: RawChild) -> None:
-    async with await beside(mesh, metadata_bytes=4096) as others:
+    async with await beside(mesh) as others:
         address = others.parent.address or ""
         ours = [(":method", "POST"), (":scheme", "http"), (":path", "/TaskNet/Register"), (":authority", "localhost")]
         ours += [("te", "trailers"), ("content-type", "application/grpc")]
@@ -164,7 +172,9 @@ async def test_metadata_of_a_call(mesh: Mesh, child: RawChild) -> None:
         register = pb.RegisterReq(uuid="u", pos=position("Worker/0/0")).SerializeToString()
         async with Http2(address) as connection:
             await connection.greet()
-            for size, status in ((4096, b"\x010"), (4097, b"\x018"), (100_000, b"\x018"), (4096, b"\x010")):
+            fits, refused = b"\x010", b"\x018"
+            sizes = ((METADATA_BYTES, fits), (METADATA_BYTES + 1, refused), (100_000, refused), (METADATA_BYTES, fits))
+            for size, status in sizes:
                 filler = "v" * (size - used - 32 - len("k"))
                 stream = connection.open("/TaskNet/Register", ("k", filler), data=register)
                 last = await connection.answer(stream)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Frame
-from taskd_net.peer_limits import DEFAULT, Limits
+from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.wire import codec
 
 
-def read_known_frame(data: bytes, limits: Limits = DEFAULT) -> Frame:
+def read_known_frame(data: bytes, most: int = MESSAGE_BYTES) -> Frame:
     """Read a message as a batch with that message alone is read.
 
     Raises:
         Refusal: the header is not valid.
     """
-    frame = codec.read_known_frames((data,), limits)[0]
+    frame = codec.read_known_frames((data,), most)[0]
     if isinstance(frame, Refusal):
         raise frame
     return frame

@@ -15,7 +15,6 @@ from taskd_net import Code, Message, Position, limits
 from taskd_net import position as position_module
 from taskd_net.codes import Refusal
 from taskd_net.core.frame import Ack, Adapted, Frame
-from taskd_net.peer_limits import DEFAULT, Limits
 from taskd_net.position import Destination
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
@@ -309,9 +308,9 @@ def test_message_with_fields_twice_is_read_alike_at_every_hop(one: bytes, other:
             assert outcome(read, frame[-1]) == frame
 
 
-def each(messages: Sequence[bytes], limits: Limits = DEFAULT) -> list[tuple[Any, ...] | str]:
+def each(messages: Sequence[bytes], most: int = limits.MESSAGE_BYTES) -> list[tuple[Any, ...] | str]:
     """The outcomes of messages that are read together."""
-    read = codec.read_known_frames(messages, limits)
+    read = codec.read_known_frames(messages, most)
     assert len(read) == len(messages)
 
     def one(frame: Frame | Refusal) -> Frame:
@@ -324,11 +323,10 @@ def each(messages: Sequence[bytes], limits: Limits = DEFAULT) -> list[tuple[Any,
 
 @given(st.lists(ANY_MESSAGE, max_size=4), st.integers(20, 120))
 def test_messages_together_are_read_as_each_alone(messages: list[bytes], most: int) -> None:
-    small = Limits(message_bytes=most)
-    alone = [outcome(lambda data: read_known_frame(data, small), data) for data in messages]
-    assert each(messages, small) == alone
+    alone = [outcome(lambda data: read_known_frame(data, most), data) for data in messages]
+    assert each(messages, most) == alone
     # Behind themselves as well, where the second look at a header of the same flow is a short one.
-    assert each([data for data in messages for _ in range(2)], small) == [one for one in alone for _ in range(2)]
+    assert each([data for data in messages for _ in range(2)], most) == [one for one in alone for _ in range(2)]
 
 
 @given(MESSAGES, st.integers(0), st.binary(max_size=3), st.integers(0, 3))

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from taskd_net import Code, Position
 from taskd_net.codes import Refusal
 from taskd_net.core.topology import ROUTES_SLICE
-from taskd_net.peer_limits import Limits
 from taskd_net.wire import requests
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.positions import read_position
@@ -86,7 +85,7 @@ def test_slice_costs_as_much_as_its_bytes_could_be_positions() -> None:
 
 def test_path_that_is_too_long_is_refused_before_its_slice_is_read() -> None:
     data = requests.write_announcement("u", GOOD, [GOOD] * (ROUTES_SLICE + 3))
-    parts = requests.read_announcement(data, Limits(path_length=ROUTES_SLICE + 2)).slices()
+    parts = requests.read_announcement(data, ROUTES_SLICE + 2).slices()
     assert next(parts).fields == ROUTES_SLICE
     refusal = refusal_of(list, parts)
     assert (refusal.code, refusal.uuid) == (Code.DST_TYPE_ILLEGAL, "u")
@@ -102,12 +101,12 @@ def test_path_that_is_none_is_refused_where_it_is_read(rest: bytes) -> None:
 
 def test_short_path_is_there_at_once_and_is_one_slice() -> None:
     data = requests.write_announcement("u", GOOD, [GOOD] * 3)
-    announcement = requests.read_announcement(data, Limits(path_length=3))
+    announcement = requests.read_announcement(data, 3)
     assert announcement.path == [GOOD] * 3
     assert [(part.cost, part.read()) for part in announcement.slices()] == [(3, [GOOD] * 3)]
     long = requests.write_announcement("u", GOOD, [GOOD] * (SHORT + 1))
-    for other, bounds in ((data, Limits(path_length=2)), (long, Limits())):
-        assert requests.read_announcement(other, bounds).path is None
+    for other, most in ((data, 2), (long, requests.PATH_POSITIONS)):
+        assert requests.read_announcement(other, most).path is None
 
 
 @pytest.mark.parametrize("fields", [HEAD_FIELDS - 2, HEAD_FIELDS - 1])

@@ -177,7 +177,7 @@ async def test_address_that_cannot_be_listened_on(mgr: WatchedNode) -> None:
     [
         (("--upstream", "9601"), "upstream is '9601'; expected host:port"),
         (("--listen", "::1:9602"), "listen is '::1:9602': an IPv6 address goes in brackets"),
-        (("--backoff-max", "0.01"), "backoff_max is 0.01; expected at least backoff_initial (from --backoff-max)"),
+        (("--grace", "0"), "grace is 0.0; expected a number of seconds above 0 (from --grace)"),
     ],
 )
 async def test_setting_that_is_wrong(arguments: tuple[str, ...], text: str) -> None:

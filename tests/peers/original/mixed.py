@@ -77,9 +77,8 @@ class Member:
             return
         at = Position.parse(self.position)
         listen = None if at.role in ("Worker", "Agent") else self.address
-        times = {"ack_timeout": ACK_TIMEOUT_S, "backoff_initial": 0.01, "backoff_max": 0.1}
-        settings = {"inbox": 4096, "registration_hold": 10.0, **times}
-        self.node = await mesh.start(NodeConfig(position=at, listen=listen, upstream=upstream, **settings))  # type: ignore[arg-type]
+        config = NodeConfig(position=at, listen=listen, upstream=upstream, inbox=4096, ack_timeout=ACK_TIMEOUT_S)
+        self.node = await mesh.start(config, backoff_max=0.1)
         if wait and self.parent and self.parent.node:
             await self.ours.joined(10.0)
             await stands(self.parent.node, self.position)
