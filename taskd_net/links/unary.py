@@ -54,7 +54,12 @@ class UnaryWriter:
         large_writes: the turns of the node's large messages.
         written: called with a frame when its call begins. It no longer waits here.
         answered: called with a frame and its answer.
+
+    Attributes:
+        most: calls in flight, as `CALLS`.
     """
+
+    most = CALLS
 
     def __init__(
         self,
@@ -149,7 +154,7 @@ class UnaryWriter:
         return bool(self._under_way or self._queue)
 
     def _start(self) -> None:
-        while self._queue and not self._paused and not self._large.held and len(self._under_way) < CALLS:
+        while self._queue and not self._paused and not self._large.held and len(self._under_way) < self.most:
             size = len(self._queue[0].frame.data)
             if self._under_way and self._bytes + size > CALL_BYTES:
                 return

@@ -8,9 +8,11 @@ import pytest
 
 from taskd_net import Ack, Code, Position
 from taskd_net.core.frame import Frame
+from taskd_net.core.links import UP
 from taskd_net.limits import LINK_BYTES
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
+from taskd_net.links.tasknet import ToParent
 from taskd_net.links.unary import CALL_BYTES, UnaryWriter
 from tests.links.pipes import FakeChannel, frame
 from tests.peers.mesh import Mesh, soon
@@ -70,11 +72,13 @@ async def test_what_waits_in_line_when_the_parent_goes_was_never_sent(mesh: Mesh
         await mesh.logged("messages_lost", node=proxy.position)
 
 
-async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh) -> None:
     """Posts behind their own flow, and later ones while no call was free."""
-    monkeypatch.setattr("taskd_net.links.unary.CALLS", 2)
     async with RawParent() as mgr:
         proxy = await mesh.proxy(0, mgr.address)
+        session = proxy.links[UP]
+        assert isinstance(session, ToParent)
+        session._calls.most = 2
         worker = await mesh.worker(0, 0, proxy)
         mgr.hold["TransferMessage"] = held = asyncio.Event()
         sent = [("Mgr", "0"), ("Mgr", "1"), ("Mgr", "2"), ("Worker/5/5", "other"), ("Mgr", "3"), ("Mgr", "4")]
@@ -149,9 +153,9 @@ async def test_message_is_taken_back_as_long_as_its_call_has_not_begun() -> None
     assert not held.writer.busy
 
 
-async def test_no_more_calls_are_under_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.links.unary.CALLS", 2)
+async def test_no_more_calls_are_under_way_than_may_be() -> None:
     held = Held()
+    held.writer.most = 2
     for uuid in "abc":
         held.writer.put(frame(uuid=uuid, to="Mgr"), 3.0)
     assert await held.begun() == ["a", "b"]
