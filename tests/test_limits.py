@@ -13,26 +13,15 @@ from taskd_net import limits
 from taskd_net.core import admission, router
 
 PACKAGE: Final = Path(limits.__file__).parent
-ROOMS: Final = (
-    "api",
-    "core",
-    "etcd",
-    "faults",
-    "jobs",
-    "links",
-    "manager",
-    "mindspore",
-    "observe",
-    "recover",
-    "tls",
-    "torch",
-    "transport",
-    "wire",
-)
+STAGES: Final = {"demo", "sim"}
+"""Folders with figures of a play."""
+
 PATHS: Final = sorted(
     path
-    for path in (*PACKAGE.glob("*.py"), *(path for room in ROOMS for path in (PACKAGE / room).rglob("*.py")))
-    if not path.stem.endswith("_pb2") and path.stem != "vocabulary"  # codes of the original, no limits
+    for path in PACKAGE.rglob("*.py")
+    if not STAGES & {*path.relative_to(PACKAGE).parts}
+    and not path.stem.endswith("_pb2")
+    and path.stem != "vocabulary"  # codes of the original, no limits
 )
 
 

@@ -35,6 +35,8 @@ from taskd_net.demo.training.scenarios import play_all as play_trainings
 from taskd_net.schema import Kind
 
 MAX_NODES: Final = 16
+"""Bound on the Proxies: with their Workers they are processes of one machine."""
+
 MAX_WORKERS: Final = 64
 """Bound on the Workers: each is a process of some 50 MB."""
 

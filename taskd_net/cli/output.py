@@ -21,6 +21,7 @@ RETRY_S: Final = 1.0
 """Seconds before a line for which the disk had no room is written again."""
 
 STDOUT: Final = 1
+"""Descriptor of the standard output."""
 
 WRITE_BYTES: Final = 16_384
 """Bytes of a long line from which on they are written."""
