@@ -49,7 +49,7 @@ async def test_next_command_finds_the_same() -> None:
     address = await free_address()
     _, _, errors = await run("tree", "--at", address, "--no-enable-tls", "--ca", "a file")
     command = errors.partition("Try: ")[2]
-    assert shlex.split(command)[5:] == ["--no-enable-tls", "--ca", "a file"]
+    assert shlex.split(command)[5:] == ["--ca", "a file", "--no-enable-tls"]
     code, output, _ = await run(*shlex.split(command)[1:])
     assert code == 1 and f"nobody listens at {address}" in output
 
