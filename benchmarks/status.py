@@ -28,7 +28,7 @@ from unittest.mock import patch
 import psutil
 import uvloop
 
-from taskd_net import Position, observe_limits  # before grpc, because it sets grpc's environment
+from taskd_net import Position  # before grpc, because it sets grpc's environment
 from taskd_net.core.acks import Awaited
 from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Frame
@@ -43,6 +43,7 @@ from taskd_net.states import State
 from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip
+from taskd_net import limits
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -136,7 +137,7 @@ class Reporting:
         self._register: Any = channel.unary_unary(f"/{SERVICE}/Register")
         self._tell: Any = channel.unary_unary(f"/{STATUS_SERVICE}/Tell")
         self._count = 0
-        self.pace = observe_limits.STATUS_FIGURES_S
+        self.pace = limits.STATUS_FIGURES_S
         self.sent_bytes = self.sent = 0
 
     async def register(self) -> None:
@@ -176,7 +177,7 @@ class Reporting:
         self.sent += 1
         self.sent_bytes += len(data)
         answer = await self._tell(data, metadata=metadata_of(self.position), timeout=60)
-        self.pace = max(observe_limits.STATUS_FIGURES_S, wire.read_pace(answer))
+        self.pace = max(limits.STATUS_FIGURES_S, wire.read_pace(answer))
 
     async def go_on(self) -> None:
         """Report at the pace that the Mgr asks for, until cancelled."""

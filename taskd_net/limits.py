@@ -1,8 +1,7 @@
 """Limits and defaults that documents promise to users, each with its unit and the reason for its value.
 
 Any other limit stands in the module that uses it, and so does what only an engineer of the package needs to know.
-The layers above the mesh have `observe_limits`. Settings of users are fields of `config.NodeConfig`,
-`peer_limits.Limits` or `tls.files.Tls`.
+Settings of users are fields of `config.NodeConfig`, `peer_limits.Limits` or `tls.files.Tls`.
 """
 
 from __future__ import annotations
@@ -183,6 +182,15 @@ LOG_CHANGES: Final = 5000
 
 LOG_REFILL_S: Final = 10.0
 """Seconds until one more line about all peers together: 2 MiB a day of one event."""
+
+# The state of the mesh (docs/status.md)
+
+STATUS_FIGURES_S: Final = 2.0
+"""Seconds between two reports of figures to a parent, and the least time over which answer times are taken together."""
+
+STATUS_REASON_BYTES: Final = 300
+"""Bytes of the reason for a kind of link, or for the end of a stream, in reports: an address, and the text of an
+error of the system or of TLS. A record of a node has 1,024 bytes for everything."""
 
 # Jobs (docs/api.md, docs/manager.md)
 

@@ -16,14 +16,18 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
+
+BYTES_PER_S: Final = 20_000_000
+"""Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""
 
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
@@ -34,6 +38,27 @@ App: TypeAlias = Callable[[Event, Receive, Send], Awaitable[None]]
 _PORT: Final = re.compile(r":[0-9]*$")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortBounds:
+    """Bounds of one port. They are no settings: tests tighten them.
+
+    Args:
+        connections: to a node's status page, or to its metrics: some ten people with the page open. Beyond them the one
+            that has been silent for the longest is closed.
+        patience: seconds a browser may be silent, or take to read one answer: the page asks every second. Slower ones
+            are cut off, so that silent clients do not keep connections from others.
+        answers_per_s: answers a second to all browsers together: 1 to 2 % of one core. Further ones wait.
+    """
+
+    connections: int = 32
+    patience: float = 15.0
+    answers_per_s: float = 50
+
+
+BOUNDS: Final = PortBounds()
+"""Bounds of every port outside of tests."""
+
+
 class SidePort:
     """The server of one port, from its making to `close`. It binds the address; `serve` begins to answer.
 
@@ -42,17 +67,26 @@ class SidePort:
         listen: the address; port 0 takes any free port.
         setting: its name, for errors.
         allowed: host names by which it may be reached; IP addresses and `localhost` always are.
+        bounds: None for `BOUNDS`.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
 
-    def __init__(self, app: App, listen: Address, setting: str, allowed: Collection[str] = ()) -> None:
-        self._listening = _bind(listen, setting)
+    def __init__(
+        self,
+        app: App,
+        listen: Address,
+        setting: str,
+        allowed: Collection[str] = (),
+        bounds: PortBounds | None = None,
+    ) -> None:
+        bounds = BOUNDS if bounds is None else bounds
+        self._listening = _bind(listen, setting, bounds.connections)
         self.address = Address(*self._listening.getsockname()[:2])
         config = uvicorn.Config(
-            cast("Any", _Gate(app, allowed)),
-            http=_Bounded,
+            cast("Any", _Gate(app, allowed, bounds)),
+            http=cast("Any", partial(_Bounded, bounds)),
             ws="none",
             lifespan="off",
             # Errors of clients are not logged.
@@ -61,7 +95,7 @@ class SidePort:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=observe_limits.HTTP_CONNECTIONS,
+            backlog=bounds.connections,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
@@ -93,20 +127,21 @@ async def answer(send: Send, status: int, kind: str, body: bytes) -> None:
 class _Gate:
     """Checks the host of each request, and lets the answers wait for their turn: so many a second, however many ask."""
 
-    def __init__(self, app: App, allowed: Collection[str]) -> None:
+    def __init__(self, app: App, allowed: Collection[str], bounds: PortBounds = BOUNDS) -> None:
         self._app = app
+        self._answers_per_s = bounds.answers_per_s
         self._allowed = {"localhost", *(name.lower() for name in allowed if name)}
         self._next = 0.0
 
     async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
         now = asyncio.get_running_loop().time()
         due = max(now, self._next)
-        self._next = due + 1 / observe_limits.HTTP_ANSWERS_PER_S
+        self._next = due + 1 / self._answers_per_s
         await asyncio.sleep(due - now)
 
         async def send_counted(event: Event) -> None:
             # A long answer puts off those that come after it.
-            self._next += len(event.get("body", b"")) / observe_limits.HTTP_BYTES_PER_S
+            self._next += len(event.get("body", b"")) / BYTES_PER_S
             await send(event)
 
         # Only HTTP/1.0 has no host, which no browser speaks.
@@ -137,10 +172,14 @@ class _Bounded(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _since = 0.0
 
+    def __init__(self, bounds: PortBounds, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._bounds = bounds
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > observe_limits.HTTP_CONNECTIONS:
+        if len(self.connections) > self._bounds.connections:
             others = cast("set[_Bounded]", self.connections - {self})
             longest = min(others, key=lambda other: (other._answers, other._since))
             self.connections.discard(longest)
@@ -164,13 +203,13 @@ class _Bounded(H11Protocol):
         self._since = self.loop.time()
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_later(observe_limits.HTTP_PATIENCE_S, self._cut)
+        self._timer = self.loop.call_later(self._bounds.patience, self._cut)
 
     def _cut(self) -> None:
         self.transport.abort()
 
 
-def _bind(address: Address, setting: str) -> socket.socket:
+def _bind(address: Address, setting: str, backlog: int) -> socket.socket:
     listening = None
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -179,7 +218,7 @@ def _bind(address: Address, setting: str) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(name)
         # From here on nobody is refused, also before the server has its first turn.
-        listening.listen(observe_limits.HTTP_CONNECTIONS)
+        listening.listen(backlog)
     except (OSError, UnicodeError) as error:  # a UnicodeError for a name that DNS cannot have
         if listening is not None:
             listening.close()

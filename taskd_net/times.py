@@ -27,6 +27,7 @@ class Times:
         renewal, renewal_spread: as `limits.RENEWAL_S`, `limits.RENEWAL_SPREAD_S`.
         renewal_retry: before a move to a new connection that failed is tried again; the old connection does its work.
         better_link: between two looks at whether a port that did not answer does so now.
+        figures: as `limits.STATUS_FIGURES_S`.
         strangers_look: between two looks at the system's table of connections, which takes 10 ms with 5,000 of them.
         strangers_heard: as `limits.STRANGERS_HEARD_S`.
     """
@@ -48,6 +49,7 @@ class Times:
     renewal_spread: float = limits.RENEWAL_SPREAD_S
     renewal_retry: float = 5.0
     better_link: float = 60.0
+    figures: float = limits.STATUS_FIGURES_S
     strangers_look: float = 1.0
     strangers_heard: float = limits.STRANGERS_HEARD_S
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import ConfigError, observe_limits
+from taskd_net import ConfigError, side_port
 from taskd_net.address import Address
 from taskd_net.side_port import Event, Receive, Send, SidePort, _Gate, answer
 from tests.page.test_serving import ended
@@ -75,10 +75,10 @@ async def test_600_silent_connections_keep_nobody_out_and_cost_no_threads() -> N
         silent = [await asyncio.open_connection(port.address.host, port.address.port) for _ in range(600)]
         assert await ask(port, "Host: 127.0.0.1") == b"HTTP/1.1 200 OK"
         assert threading.active_count() == threads
-        assert len(port._server.server_state.connections) <= observe_limits.HTTP_CONNECTIONS
-        for stream in silent[: -observe_limits.HTTP_CONNECTIONS]:
+        assert len(port._server.server_state.connections) <= side_port.BOUNDS.connections
+        for stream in silent[: -side_port.BOUNDS.connections]:
             assert await ended(stream) == b""
-        for _, writer in silent[-observe_limits.HTTP_CONNECTIONS :]:
+        for _, writer in silent[-side_port.BOUNDS.connections :]:
             writer.close()
 
 
@@ -101,10 +101,10 @@ async def test_answers_wait_for_their_turn_however_many_ask(monkeypatch: pytest.
     for _ in range(4):
         await gate({"path": "/", "headers": headers}, nothing, nothing)
     late = slept[-1]
-    assert 2.0 / observe_limits.HTTP_ANSWERS_PER_S < late <= 3.1 / observe_limits.HTTP_ANSWERS_PER_S
+    assert 2.0 / side_port.BOUNDS.answers_per_s < late <= 3.1 / side_port.BOUNDS.answers_per_s
     await gate({"path": "/long", "headers": headers}, nothing, nothing)
     await gate({"path": "/", "headers": headers}, nothing, nothing)
-    assert slept[-1] > late + 2_000_000 / observe_limits.HTTP_BYTES_PER_S * 0.5
+    assert slept[-1] > late + 2_000_000 / side_port.BYTES_PER_S * 0.5
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "x" * 70 + ".example"])

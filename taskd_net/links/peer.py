@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 
-from taskd_net import limits, observe_limits
+from taskd_net import limits
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status
@@ -196,7 +196,7 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
         offers: the offers of its kinds of link.
         pace: seconds between two reports of one child; sent only where they are longer than usual.
     """
-    slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > observe_limits.STATUS_FIGURES_S else ()
+    slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     return (
         (VERSION_KEY, __version__),
         (DEPTH_KEY, str(min(_MOST, depth))),

@@ -11,13 +11,39 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Final
 
-from taskd_net import observe_limits
+from taskd_net import limits
 from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
 from taskd_net.observe.events import Event, EventLog
 from taskd_net.observe.records import NodeStatus, Refused
 from taskd_net.observe.series import WHOLE, Series
 from taskd_net.position import Position
 from taskd_net.states import State
+
+HISTORY_S: Final = 3600.0
+"""Seconds of which a status page keeps samples, and events of nodes that are not known any more: whoever is called
+after an incident looks within the hour."""
+
+SAMPLE_S: Final = 20.0
+"""Seconds between two samples of the history: 180 in the hour, which a plot of 300 pixels can show."""
+
+NODES: Final = 4096
+"""Nodes with samples: 4 KiB each."""
+
+EVENTS_EACH: Final = 32
+"""Events of one node that are kept: one that is lost and joins again every minute fills it in a quarter of an hour."""
+
+EVENTS: Final = 20_000
+"""Events of all nodes that are kept: ten of each of 2,000. The oldest make room."""
+
+TEXT_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of the texts of all events, some of which peers choose: a hundred of each in EVENTS."""
+
+STRAINED_S: Final = 10.0
+"""Seconds for which each look has to find messages waiting for a node before it counts as strained. `mesh.js` of the
+status page has the same number."""
+
+SLICE: Final = 40
+"""Nodes that are looked at in one go: about a millisecond, which messages have to wait."""
 
 VERSION: Final = 1
 """Of the document. It is stepped when a field changes its meaning or goes; fields may be added to it."""
@@ -43,18 +69,20 @@ class History:
     Args:
         root: the node that keeps it.
         life: tells it from the one of an earlier process at the same address.
+        span: seconds of which it keeps samples and events.
+        sample: seconds between two samples.
     """
 
-    def __init__(self, root: Position, life: str) -> None:
+    def __init__(self, root: Position, life: str, span: float = HISTORY_S, sample: float = SAMPLE_S) -> None:
         self._root = root
         self._life = life
-        step = observe_limits.HISTORY_SAMPLE_S
-        self.series = Series(step, round(observe_limits.HISTORY_S / step), observe_limits.HISTORY_NODES)
+        self._span = span
+        self.series = Series(sample, round(span / sample), NODES)
         self.events = EventLog(
-            observe_limits.HISTORY_EVENTS_EACH,
-            observe_limits.HISTORY_EVENTS,
-            observe_limits.STATUS_REASON_BYTES,
-            observe_limits.HISTORY_TEXT_BYTES,
+            EVENTS_EACH,
+            EVENTS,
+            limits.STATUS_REASON_BYTES,
+            TEXT_BYTES,
         )
         self.strained: dict[str, float] = {}
         """The nodes under a strain at the last look, each with the time since which messages have waited for it, in
@@ -78,7 +106,7 @@ class History:
         sampled = now - self.series.last >= self.series.step
         whole = [0.0, 0.0, nan, nan, 0.0, nan]
         for number, (position, status) in enumerate(found.items(), 1):
-            if number % observe_limits.PAGE_SLICE == 0:
+            if number % SLICE == 0:
                 yield
             known = self._compare(now, position, status, standings[position], found)
             values = _figures(known, now, sample=sampled)
@@ -97,7 +125,7 @@ class History:
         if sampled:
             self.series.put(WHOLE, whole)
             self.series.end(now)
-            self.events.forget(now - observe_limits.HISTORY_S, {known.name for known in self._known.values()})
+            self.events.forget(now - self._span, {known.name for known in self._known.values()})
 
     def follow(self, stepped: float) -> None:
         """Follow the steps of the clock: each time keeps its distance to the present, and no wait ends by a step.
@@ -129,7 +157,7 @@ class History:
             "life": self._life,
             "time": round(now, 3),
             "step": self.series.step,
-            "series": self.series.of(name, now - observe_limits.HISTORY_S),
+            "series": self.series.of(name, now - self._span),
             "events": [
                 {"time": round(event.time, 3), "event": event.event, "text": event.text or None, "times": event.times}
                 for event in self.events.of(name)
@@ -168,7 +196,7 @@ class History:
         if known.waits_since is None:
             known.waits_since = now
         closed = known.status.own is not None and known.status.own.inbox_closed
-        if known.name not in self.strained and (closed or now - known.waits_since >= observe_limits.STRAINED_S):
+        if known.name not in self.strained and (closed or now - known.waits_since >= STRAINED_S):
             self.strained[known.name] = known.waits_since
             self.events.add(known.name, Event(now, "strained", reason))
 

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from taskd_net import observe_limits
 from taskd_net.states import State
+
+ENDED: Final = 32_768
+"""Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.
+Beyond that the one that has left first is forgotten, as it is where a living one needs its place."""
 
 Source: TypeAlias = str
 """The reporter of a record: the position of a child, or OWN."""
@@ -79,7 +82,7 @@ class Ledger:
         ended: nodes at most that have left in good order, and that were asked to be forgotten. The oldest make room.
     """
 
-    def __init__(self, nodes: int, report: int, ended: int = observe_limits.STATUS_ENDED) -> None:
+    def __init__(self, nodes: int, report: int, ended: int = ENDED) -> None:
         self._limit = nodes
         self._report = report
         self._most_ended = ended

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from taskd_net import observe_limits
 from taskd_net.core.links import Link
 from taskd_net.links.session import Session
 from taskd_net.observe.records import Flow, NodeStatus
 from taskd_net.states import State
+
+LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
 
 
 @dataclass(slots=True)
@@ -25,21 +28,21 @@ class Seen:
     acks: tuple[float | None, float | None] = (None, None)
 
 
-def sent(now: float, link: Link, seen: Seen) -> Flow:
-    """The side of a link that this node writes to."""
+def sent(now: float, link: Link, seen: Seen, every: float) -> Flow:
+    """The side of a link that this node writes to. Its answer times are those of `every` seconds at least."""
     counters = link.counters
-    acks = _acks(now, link, seen)
+    acks = _acks(now, link, seen, every)
     return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, link.queued_messages, *acks)
 
 
-def _acks(now: float, link: Link, seen: Seen) -> tuple[float | None, float | None]:
+def _acks(now: float, link: Link, seen: Seen, every: float) -> tuple[float | None, float | None]:
     """Recent answer times in seconds: p50 and p99."""
     recent = link.counters.recent
-    if recent.count and (seen.acks[0] is None or now - seen.measured >= observe_limits.STATUS_FIGURES_S):
+    if recent.count and (seen.acks[0] is None or now - seen.measured >= every):
         seen.acks = (recent.quantile(0.5), recent.quantile(0.99))
         seen.measured = now
         recent.clear()
-    elif now - seen.measured > observe_limits.STATUS_LATELY_S:
+    elif now - seen.measured > LATELY_S:
         seen.acks = (None, None)
     return seen.acks
 

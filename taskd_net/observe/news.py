@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Final
 
-from taskd_net import observe_limits
 from taskd_net.observe.records import Refused
+
+REFUSED: Final = 256
+"""Refused registrations between two looks of the history; older ones are left out."""
 
 
 class News(asyncio.Event):
@@ -20,7 +23,7 @@ class News(asyncio.Event):
     def __init__(self) -> None:
         super().__init__()
         self.listeners: set[asyncio.Event] = set()
-        self.refused: deque[Refused] = deque(maxlen=observe_limits.HISTORY_REFUSED)
+        self.refused: deque[Refused] = deque(maxlen=REFUSED)
 
     def set(self) -> None:
         """Tell all listeners."""

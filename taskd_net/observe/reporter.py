@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import observe_limits
 from taskd_net.chance import chance
 from taskd_net.codes import Refusal
 from taskd_net.links import peer as peers
@@ -21,6 +20,17 @@ from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
 from taskd_net.position import Role
 from taskd_net.timers import on_grid
+
+IDLE: Final = 4
+"""Pauses between two looks of a node where nothing changes, in those between two reports of figures: the pause doubles
+with each look that finds nothing, up to this. With one the looks were most of what an idle Worker did. Changes of state
+are seen at once."""
+
+GRID_S: Final = 0.5
+"""Seconds between the times at which nodes of a machine look at their figures: those of one process wake it once."""
+
+URGENT_S: Final = 0.1
+"""Seconds that a change of state waits for others, to be told together; at each level of the tree."""
 
 _URGENT_SHARE: Final = 20
 """Part of the pause between figures for which changes of state are gathered, where a parent asks for long pauses."""
@@ -54,7 +64,7 @@ class Reporter:
             await asyncio.sleep(chance.uniform(0.0, parent.pace))
         news.clear()
         ledger.begin(ends=parent.ends)
-        pace = idle = observe_limits.STATUS_FIGURES_S
+        pace = idle = self._host.times.figures
         figures_at = loop.time()
         try:
             while True:
@@ -62,13 +72,13 @@ class Reporter:
                 news.clear()
                 if loop.time() >= figures_at:
                     await view.look_in_parts()
-                    most = observe_limits.STATUS_IDLE * observe_limits.STATUS_FIGURES_S
+                    most = IDLE * self._host.times.figures
                     idle = pace if ledger.reports else min(2 * idle, max(pace, most))
-                    figures_at = on_grid(loop.time() + max(pace, idle), observe_limits.STATUS_GRID_S)
+                    figures_at = on_grid(loop.time() + max(pace, idle), GRID_S)
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
                 for _ in range(ledger.reports):
                     pace = await self._report(requests(), parent, urgent=urgent)
-                await self._wait(figures_at, max(observe_limits.STATUS_URGENT_S, pace / _URGENT_SHARE))
+                await self._wait(figures_at, max(URGENT_S, pace / _URGENT_SHARE))
         finally:
             ledger.end()
 
@@ -87,10 +97,10 @@ class Reporter:
         report = ledger.next_report(urgent=urgent)
         try:
             answer = await requests.report(wire.write_report(report), self._timeout)
-            return max(observe_limits.STATUS_FIGURES_S, wire.read_pace(answer))
+            return max(self._host.times.figures, wire.read_pace(answer))
         except (CallFailed, Refusal) as error:
             # The parent may have taken it or not: after a while it is told everything.
             self._host.log.warning("status_not_taken", reason=str(error))
             ledger.begin(ends=parent.ends)
-            await asyncio.sleep(observe_limits.STATUS_FIGURES_S)
-            return observe_limits.STATUS_FIGURES_S
+            await asyncio.sleep(self._host.times.figures)
+            return self._host.times.figures

@@ -16,7 +16,6 @@ from typing import Final, Protocol
 
 import grpc
 
-from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.core.identity import Violation
@@ -37,6 +36,22 @@ from taskd_net.observe.view import View
 from taskd_net.position import Role
 from taskd_net.states import State
 from taskd_net.version import __version__
+
+REPORTS_PER_S: Final = 50
+"""Reports of figures a second that a parent takes from all its children together: it asks them to make longer pauses
+where they are many. A report with ten nodes costs it some 0.3 ms (`benchmarks/status.py`), so all of them cost some 2 %
+of a core, for any number of children. Changes of state are sent at once."""
+
+REPORT_COPIES: Final = 4
+"""Times that the bytes of a report count towards its child's quota of bytes while it waits. So the reports of all
+children together have an eighth of the memory of all, or little more, also where a thousand of one process wait."""
+
+TURN_BYTES: Final = 16 * 1024
+"""Bytes of reports that are read before messages have their turn: some 5 ms of the smallest entries. A larger report
+goes alone."""
+
+REPORTS_AT_ONCE: Final = 4
+"""Reports of one child under way. A child of this package has one, and two for a moment when it changes connections."""
 
 PROBE_INTERVAL_S: Final = 0.01
 """Least seconds from one probe of a series to the next: a hundred a second harm nobody, a loop without pause might."""
@@ -82,7 +97,7 @@ class NodeService:
         self._listen = listen
         self._child: Callable[[Context, Caller], Link]
         self._prober = Prober(host)
-        self._turns = Turns(observe_limits.STATUS_TURN_BYTES)
+        self._turns = Turns(TURN_BYTES)
         # Reports under way, by child.
         self._telling: Counter[LinkId] = Counter()
         # Series of probes that run, by the caller's connection.
@@ -94,7 +109,7 @@ class NodeService:
     @property
     def pace(self) -> float:
         """Seconds between two reports of one child, if every child reports."""
-        return len(self._host.router.children) / observe_limits.STATUS_REPORTS_PER_S
+        return len(self._host.router.children) / REPORTS_PER_S
 
     def handlers(self, child: Callable[[Context, Caller], Link]) -> Sequence[grpc.GenericRpcHandler]:
         """The handlers for the node's server.
@@ -161,16 +176,16 @@ class NodeService:
             if refusal.code != Code.RECV_BUF_BUSY:
                 self._host.log.warning("status_refused", child=str(link.position), detail=str(refusal))
             raise
-        seconds = self._view.reporters / observe_limits.STATUS_REPORTS_PER_S
-        return wire.write_pace(max(observe_limits.STATUS_FIGURES_S, seconds))
+        seconds = self._view.reporters / REPORTS_PER_S
+        return wire.write_pace(max(self._host.times.figures, seconds))
 
     @contextlib.asynccontextmanager
     async def _turn_of(self, link: Link, size: int) -> AsyncIterator[None]:
         """Charge a child for a report, and wait until it may be read."""
-        if self._telling[link.id] >= observe_limits.STATUS_REPORTS_AT_ONCE:
+        if self._telling[link.id] >= REPORTS_AT_ONCE:
             text = f"{link.position} has {self._telling[link.id]} reports under way"
             raise Refusal(Code.RECV_BUF_BUSY, text)
-        quota, cost = link.quota, observe_limits.STATUS_REPORT_COPIES * size
+        quota, cost = link.quota, REPORT_COPIES * size
         assert quota is not None
         if not quota.fits(cost):
             raise Refusal(Code.RECV_BUF_BUSY, f"too many bytes of reports of {link.position} wait here")

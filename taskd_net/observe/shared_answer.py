@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from taskd_net import observe_limits
+LOAD: Final = 0.05
+"""Share of a node's time that looking may take: where many nodes have changed, the next look is that much later."""
 
 
 class SharedAnswer:
     """The answer to one question, by a look that began after it.
 
-    Looks take `observe_limits.PAGE_LOAD` of the node's time at most, however many ask.
+    Looks take `LOAD` of the node's time at most, however many ask.
 
     Args:
         now: the node's clock.
@@ -35,5 +37,5 @@ class SharedAnswer:
                 began = self._now()
                 self._data = await self._look()
                 self._began, ended = began, self._now()
-                self._after = ended + (ended - began) / observe_limits.PAGE_LOAD
+                self._after = ended + (ended - began) / LOAD
             return self._data

@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net import observe_limits
 from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.expect import Expected
 from taskd_net.observe.ledger import Record, Report
@@ -20,6 +19,18 @@ from taskd_net.states import State
 from taskd_net.untrusted import shown
 from taskd_net.wire import status_pb2
 from taskd_net.wire.fields import field_sizes
+
+PACE_MAX_S: Final = 999.0
+"""Seconds between two reports that a parent can ask for: as many as it can say at Register."""
+
+PACE_BYTES: Final = 1024
+"""Bytes of the answer to a report, which has one number, and those of later versions."""
+
+REPORT_NODES: Final = 500
+"""Nodes in one report: some 75 KB, which the parent reads in a few milliseconds."""
+
+REPORT_BYTES: Final = 256 * 1024
+"""Bytes of one report: three times those of a full one."""
 
 _M = TypeVar("_M", bound=Message)
 
@@ -111,18 +122,18 @@ def read_report(data: bytes) -> Report:
     Raises:
         Refusal: 4999, the bytes are not a report, or are more bytes or nodes than a report may have.
     """
-    if len(data) > observe_limits.STATUS_REPORT_BYTES:
-        text = f"a report of {len(data)} bytes; {observe_limits.STATUS_REPORT_BYTES} are allowed"
+    if len(data) > REPORT_BYTES:
+        text = f"a report of {len(data)} bytes; {REPORT_BYTES} are allowed"
         raise Refusal(Code.CLIENT_ERR, text)
     try:
         # Four more: the flags. Millions of empty entries would take many times their bytes.
-        collections.deque(field_sizes(data, observe_limits.STATUS_REPORT_NODES + 4), maxlen=0)
+        collections.deque(field_sizes(data, REPORT_NODES + 4), maxlen=0)
     except (IndexError, ValueError) as error:
         raise Refusal(Code.CLIENT_ERR, f"the bytes are not a report of a bounded number of nodes: {error}") from error
     whole = _parsed(status_pb2.Report, data, "a report")
     nodes = len(whole.entries) + len(whole.gone)
-    if nodes > observe_limits.STATUS_REPORT_NODES:
-        raise Refusal(Code.CLIENT_ERR, f"a report of {nodes} nodes; {observe_limits.STATUS_REPORT_NODES} are allowed")
+    if nodes > REPORT_NODES:
+        raise Refusal(Code.CLIENT_ERR, f"a report of {nodes} nodes; {REPORT_NODES} are allowed")
     records = [
         Record(entry.position, entry.node, entry.away, _read_end(entry))
         for entry in whole.entries
@@ -142,10 +153,10 @@ def read_pace(data: bytes) -> float:
     Raises:
         Refusal: 4999, the bytes are not such an answer.
     """
-    if len(data) > observe_limits.STATUS_PACE_BYTES:
+    if len(data) > PACE_BYTES:
         raise Refusal(Code.CLIENT_ERR, f"an answer of {len(data)} bytes to a report")
     seconds = float(_parsed(status_pb2.Pace, data, "the answer to a report").figures_ms) / 1000
-    return min(observe_limits.STATUS_PACE_MAX_S, seconds)
+    return min(PACE_MAX_S, seconds)
 
 
 def write_forget(position: Position) -> bytes:

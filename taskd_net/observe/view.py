@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
-from taskd_net import observe_limits
+from taskd_net import limits
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
@@ -27,6 +28,34 @@ from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.version import __version__
 
+NODES: Final = 65_536
+"""Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewBounds:
+    """Bounds on the state that a node keeps, and on its looks. They are no settings: tests tighten them.
+
+    Args:
+        looks: children that a node looks at in one go: some 1.5 ms, if all of them are busy.
+        looks_behind: nodes behind children that do not report at which a node looks in one go: some 0.3 ms, up to 3 ms
+            if all are new.
+        nodes_per_s: nodes of which one child reports a second, after half as many at once; a further report waits.
+            Reading that many takes some 7 % of a core. A Proxy with 16,000 busy nodes below it reports all of them
+            every 2 s.
+        report_cost: nodes that cost as much as a report by itself.
+        gone: nodes that are shown after they have vanished without leaving in good order, above the children of a large
+            parent. Beyond it the first one is shown no more.
+        gone_s: seconds for which such a node is shown.
+    """
+
+    looks: int = 100
+    looks_behind: int = 1000
+    nodes_per_s: float = 8192
+    report_cost: float = 10
+    gone: int = 8192
+    gone_s: float = 3600.0
+
 
 class View:
     """The view of one node.
@@ -36,18 +65,20 @@ class View:
         expected: the size of the job, as text; empty where it is not known.
 
     Attributes:
+        bounds: its bounds, which tests replace.
         news: set when a node has come or gone.
     """
 
     def __init__(self, host: Host, expected: str = "") -> None:
         self._host = host
         self.expected = expected
+        self.bounds = ViewBounds()
         self._router = host.router
         self.connections = Connections()
         """The children's connections, kept by the server."""
         self.listen = ""
         """The address that the node listens at."""
-        self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
+        self.ledger = Ledger(NODES, wire.REPORT_NODES)
         # Even: a second measurement would change every time a little.
         self._clock = HostClock(host.now)
         self.stepped = 0.0
@@ -90,12 +121,12 @@ class View:
         for number, link in enumerate(list(children.values()), 1):
             if link.id in children:  # not forgotten meanwhile
                 self._look_at(now, link)
-            if number % observe_limits.STATUS_LOOKS == 0:
+            if number % self.bounds.looks == 0:
                 yield
         yield from self._look_behind_foreigners()
         self._take_early()
         for position, since in list(self._gone.items()):
-            if now - since > observe_limits.STATUS_GONE_S:
+            if now - since > self.bounds.gone_s:
                 self._forget_gone(position)
 
     def records(self) -> list[Record]:
@@ -132,7 +163,7 @@ class View:
             self._ended.pop(link.id, None)
             self._reasons.pop(link.id, None)
         elif reason and link.id in self._router.children.by_id:  # not forgotten with its stream
-            self._reasons[link.id] = reason.encode()[: observe_limits.STATUS_REASON_BYTES].decode(errors="ignore")
+            self._reasons[link.id] = reason.encode()[: limits.STATUS_REASON_BYTES].decode(errors="ignore")
         self._look_at(self._host.now(), link)
         self.news.set()
 
@@ -142,7 +173,7 @@ class View:
 
     def child_refused(self, position: Position, reason: str) -> None:
         """A registration for this position was refused."""
-        self.news.refused.append(Refused(self.wall(), position.identity, reason[: observe_limits.STATUS_REASON_BYTES]))
+        self.news.refused.append(Refused(self.wall(), position.identity, reason[: limits.STATUS_REASON_BYTES]))
 
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes, which are known from now on."""
@@ -168,7 +199,7 @@ class View:
             self._forget(name)
         else:
             self._gone[name] = self._host.now()
-            if len(self._gone) > observe_limits.STATUS_GONE:
+            if len(self._gone) > self.bounds.gone:
                 self._forget_gone(next(iter(self._gone)))
             if ended is None:
                 status = seen.status._replace(state=State.GONE, link="", at=seen.at)
@@ -203,9 +234,9 @@ class View:
             child: the child.
             size: bytes of the report.
         """
-        rate = observe_limits.STATUS_NODES_PER_S
+        rate = self.bounds.nodes_per_s
         allowance = self._reports.setdefault(child.id, Allowance(rate, rate / 2))
-        return allowance.borrow(self._host.now(), observe_limits.STATUS_REPORT_COST + size / wire.USUAL_BYTES)
+        return allowance.borrow(self._host.now(), self.bounds.report_cost + size / wire.USUAL_BYTES)
 
     def told(self, child: Link, report: Report) -> None:
         """Take in a child's report of itself and, unless it is a leaf, of the nodes below it.
@@ -222,7 +253,7 @@ class View:
             elif record.position != self._name and not child.is_leaf:
                 if self._is_below(child, record.position):
                     others.append(record)
-                elif not record.away and len(self._early) < observe_limits.STATUS_REPORT_NODES:
+                elif not record.away and len(self._early) < wire.REPORT_NODES:
                     # It has moved there, perhaps, and the announcement is on its way.
                     self._early[child.id, record.position] = record
         self.ledger.told(name, replace(report, records=others))
@@ -275,7 +306,7 @@ class View:
         if seen is None:
             seen = self._seen[link.id] = Seen(now)
             self._gone.pop(name, None)
-        down, counters, own = sent(now, link, seen), link.counters, self._own.get(name)
+        down, counters, own = sent(now, link, seen, self._host.times.figures), link.counters, self._own.get(name)
         stream = (link.session, link.streams, link.since, link.silent)
         marks = (down, counters.received, counters.heard, stream, ended, own)
         if marks == seen.marks:
@@ -313,7 +344,7 @@ class View:
         )
         if up is None:
             return NodeStatus(None, State.JOINED, self._clock.at(self._started), OURS.name, __version__, own=own)
-        flow = sent(now, up, self._upward)
+        flow = sent(now, up, self._upward, self._host.times.figures)
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
@@ -357,7 +388,7 @@ class View:
             for nodes in (list(known), routes.oldest(link.id, routes.claimed(link.id))):
                 for node in nodes:
                     looks += 1
-                    if looks % observe_limits.STATUS_LOOKS_BEHIND == 0:
+                    if looks % self.bounds.looks_behind == 0:
                         yield
                     if routes.next_hop(node) != link.id:
                         if node in known:

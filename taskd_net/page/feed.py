@@ -15,16 +15,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.expect import Expected
 from taskd_net.job_view import JobView
+from taskd_net.observe import history
 from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
 from taskd_net.page.panel import panel
 from taskd_net.position import Position
 from taskd_net.untrusted import json_line, natural
+
+REMOVED: Final = 1000
+"""Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""
 
 _NOTHING: Final = "null"
 
@@ -50,10 +53,11 @@ class Feed:
         life: tells this feed from the one of an earlier process at the same address.
     """
 
-    def __init__(self, root: Position, expected: str, life: str) -> None:
+    def __init__(self, root: Position, expected: str, life: str, removed: int = REMOVED) -> None:
         self._root = root
         self._expected = Expected.parse(expected) if expected else None
         self._life = life
+        self._most_removed = removed
         self._version = 0
         # Removed positions with their versions; browsers with an older version than `_floor` get everything.
         self._removed: deque[tuple[int, Position]] = deque()
@@ -90,7 +94,7 @@ class Feed:
         records: dict[Position, bytes] = {}
         known: dict[Position, NodeStatus] = {}
         for number, (name, record) in enumerate(entries, 1):
-            if number % observe_limits.PAGE_SLICE == 0:
+            if number % history.SLICE == 0:
                 yield
             position = read_position(name)
             # A name that is no position is left out: no hop has checked it.
@@ -105,7 +109,7 @@ class Feed:
         version = self._version + 1
         found: dict[Position, _Shown] = {}
         for number, (position, record) in enumerate(records.items(), 1):
-            if number % observe_limits.PAGE_SLICE == 0:
+            if number % history.SLICE == 0:
                 yield
             found[position] = self._show(position, record, known[position], standings[position], version)
         yield
@@ -174,7 +178,7 @@ class Feed:
         if strained_text != self._strained_text:
             self._strained_text, self._strained_version = strained_text, version
         self._removed.extend((version, position) for position in removed)
-        while len(self._removed) > observe_limits.PAGE_REMOVED:
+        while len(self._removed) > self._most_removed:
             self._floor = self._removed.popleft()[0]
         news = version in (self._missing_version, self._job_version, self._strained_version)
         if removed or news or any(shown.version == version for shown in found.values()):

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from time import perf_counter
 from types import MappingProxyType
 
-from taskd_net import observe_limits
 from taskd_net.node import Node
 from taskd_net.page.feed import Feed
+from taskd_net.page.paces import PACES, Paces
 from taskd_net.untrusted import json_line
 
 
 class Looking:
-    """The state of the mesh for browsers, hardly older than `observe_limits.PAGE_LOOK_S` when asked for.
+    """The state of the mesh for browsers, hardly older than `Paces.look` when asked for.
 
     Nobody looks while nobody asks. However many ask, one look at a time is taken, and after one that took long there is
     a pause of so much longer.
@@ -23,16 +23,18 @@ class Looking:
     Args:
         node: a node that was started.
         strained: the nodes under a strain, kept up to date; each with its beginning in seconds since the epoch.
+        paces: its times.
 
     Attributes:
         metrics: `host:port` of the node's metrics; None: nobody serves them.
         documents: address of the site of the documents; None: nobody has said one.
     """
 
-    def __init__(self, node: Node, strained: Mapping[str, float] = MappingProxyType({})) -> None:
+    def __init__(self, node: Node, strained: Mapping[str, float] = MappingProxyType({}), paces: Paces = PACES) -> None:
         self.metrics: str | None = None
         self.documents: str | None = None
         self._strained = strained
+        self._paces = paces
         self._node = node
         self._feed = Feed(node.position, node.config.expect or "", secrets.token_hex(4))
         self._look: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Looking:
         if self._look is not None:
             await asyncio.shield(self._look)
         told = self._feed.answer(since)
-        pause = max(observe_limits.PAGE_ASK_S, self._pause)
+        pause = max(self._paces.ask, self._pause)
         known = f'"metrics":{json_line(self.metrics)},"documents":{json_line(self.documents)}'
         return f'{{"ask_again":{pause:.3f},{known},{told[1:]}'
 
@@ -74,5 +76,5 @@ class Looking:
             busy += perf_counter() - begun
         finally:
             self._look = None
-            self._pause = max(observe_limits.PAGE_LOOK_S, busy / observe_limits.PAGE_LOAD)
+            self._pause = max(self._paces.look, busy / self._paces.load)
             self._next = self._node.now() + self._pause

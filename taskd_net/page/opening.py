@@ -10,11 +10,12 @@ from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.node import Node
 from taskd_net.page.looking import Looking
+from taskd_net.page.paces import PACES, Paces
 from taskd_net.page.recorder import Recorder
 from taskd_net.untrusted import shown
 
 if TYPE_CHECKING:
-    from taskd_net.side_port import SidePort
+    from taskd_net.side_port import PortBounds, SidePort
 
 
 class StatusPage:
@@ -25,13 +26,24 @@ class StatusPage:
         listen: `host:port` for browsers; port 0 takes any free one. Whoever reaches it sees the whole tree: nobody is
             asked who they are, and nothing is encrypted.
         allowed_hosts: host names by which browsers reach it; IP addresses and `localhost` always pass.
+        paces: its times, which tests shorten.
+        bounds: bounds of its port, the same.
     """
 
-    def __init__(self, node: Node, listen: str = "127.0.0.1:0", allowed_hosts: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        node: Node,
+        listen: str = "127.0.0.1:0",
+        allowed_hosts: Collection[str] = (),
+        *,
+        paces: Paces = PACES,
+        bounds: PortBounds | None = None,
+    ) -> None:
         self._listen = Address.parse(listen, "http_port")
-        self._recorder = Recorder(node)
-        self._looking = Looking(node, self._recorder.strained)
+        self._recorder = Recorder(node, paces)
+        self._looking = Looking(node, self._recorder.strained, paces)
         self._allowed_hosts = allowed_hosts
+        self._bounds = bounds
         self._port: SidePort | None = None
         self.url = ""
         """The URL of the page, once its address is bound."""
@@ -49,7 +61,7 @@ class StatusPage:
             text = f"http_port is {self._listen}; a status page needs {error.name}: pip install 'taskd-net[page]'"
             raise ConfigError(text) from None
         app = PageApp(self._looking.answer, self._recorder.answer)
-        self._port = SidePort(app, self._listen, "http_port", self._allowed_hosts)
+        self._port = SidePort(app, self._listen, "http_port", self._allowed_hosts, self._bounds)
         self.url = f"http://{self._port.address}/"
 
     def lead_to_metrics(self, listen: Address) -> None:

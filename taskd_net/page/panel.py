@@ -9,10 +9,18 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from taskd_net import observe_limits
 from taskd_net.job_view import JobView
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document
+
+AGENTS: Final = 50
+"""Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""
+
+DEVICES: Final = 50
+"""Devices with a fault that a status page shows one by one; `taskd-net job` shows more."""
+
+DECISIONS: Final = 10
+"""Last decisions of a job on a status page: some 30 KB at most, sent to each browser when one of them changes."""
 
 _COUNTERS: Final = ("rounds", "plugin_failures", "faults_answered", "fault_to_command")
 
@@ -22,9 +30,9 @@ def panel(view: JobView) -> Document:
     trouble = (replace(each, heartbeat=0.0) for each in view.agents if each.fault or each.exited or each.silent_since)
     shown = replace(
         view,
-        agents=tuple(islice(trouble, observe_limits.PAGE_AGENTS)),
-        devices=view.devices[: observe_limits.PAGE_DEVICES],
-        decisions=view.decisions[-observe_limits.PAGE_DECISIONS :],
+        agents=tuple(islice(trouble, AGENTS)),
+        devices=view.devices[:DEVICES],
+        decisions=view.decisions[-DECISIONS:],
     )
     whole = job_document(shown)
     del whole["time"]

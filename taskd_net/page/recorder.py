@@ -8,12 +8,13 @@ import secrets
 from collections.abc import Iterator, Mapping
 from time import perf_counter
 
-from taskd_net import observe_limits
 from taskd_net.codes import Refusal
 from taskd_net.node import Node
+from taskd_net.observe import history
 from taskd_net.observe.history import History
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
+from taskd_net.page.paces import PACES, Paces
 from taskd_net.position import Position
 from taskd_net.untrusted import json_line
 
@@ -23,11 +24,13 @@ class Recorder:
 
     Args:
         node: a node that was started before `start`.
+        paces: its times.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, paces: Paces = PACES) -> None:
         self._node = node
-        self._history = History(node.position, secrets.token_hex(4))
+        self._paces = paces
+        self._history = History(node.position, secrets.token_hex(4), paces.history, paces.sample)
         self._read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
         self._task: asyncio.Task[None] | None = None
         self._failed = False
@@ -70,10 +73,10 @@ class Recorder:
             while True:
                 heard.clear()
                 busy = await self._look_or_log()
-                pause = max(observe_limits.PAGE_LOOK_S, busy / observe_limits.HISTORY_LOAD)
+                pause = max(self._paces.look, busy / self._paces.history_load)
                 await asyncio.sleep(pause)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, observe_limits.HISTORY_LOOK_S - pause)):
+                    async with asyncio.timeout(max(0.0, self._paces.history_look - pause)):
                         await heard.wait()
         finally:
             news.listeners.discard(heard)
@@ -104,7 +107,7 @@ class Recorder:
         yield from view.look_slices()
         read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
         for number, record in enumerate(view.records(), 1):
-            if number % observe_limits.PAGE_SLICE == 0:
+            if number % history.SLICE == 0:
                 yield
             old = self._read.get(record.position)
             if old is not None and old[0] == record.node:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import grpc
 
-from taskd_net import observe_limits
+from taskd_net import limits
 from taskd_net.address import Address
 from taskd_net.codes import Code, NodeError, Refusal, describe
 from taskd_net.links import peer as peers
@@ -281,7 +281,7 @@ class Connector:
                 else:
                     why = reasons[0] if reasons else configured
                     opened.session.upstream = self.choice
-                    opened.session.why = why.encode()[: observe_limits.STATUS_REASON_BYTES].decode(errors="ignore")
+                    opened.session.why = why.encode()[: limits.STATUS_REASON_BYTES].decode(errors="ignore")
                     if opened.requests is not None:
                         await channel.close()
                         return Connection(None, credentials, opened, opened.requests, better)

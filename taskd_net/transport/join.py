@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from taskd_net import observe_limits
 from taskd_net.address import Address
 from taskd_net.chance import chance
 from taskd_net.codes import describe
@@ -39,6 +38,9 @@ from taskd_net.wire.link_requests import Announcing
 
 if TYPE_CHECKING:
     from taskd_net.tls.rotation import Rotation
+
+UPSTREAM_BYTES: Final = 160
+"""Bytes of the parent's address in use, and of the reasons against others, in reports: two addresses and a reason."""
 
 FULL_PAUSE_MAX_S: Final = 8.0
 """Seconds, upper bound of the pauses of a child that was refused with 5003: thousands that find no place and ask once a
@@ -247,7 +249,7 @@ class Joiner:
             return ""
         left = [f"not {each}: {why}" for each, why in self._reasons.items() if each != self.upstream]
         said = "; ".join((str(self.upstream), *left))
-        return said.encode()[: observe_limits.STATUS_UPSTREAM_BYTES].decode(errors="ignore")
+        return said.encode()[:UPSTREAM_BYTES].decode(errors="ignore")
 
     async def _begin_round(self, last: int | None) -> None:
         """Begin a round with the address that answers first. `last`: the one to try after the others, if any."""

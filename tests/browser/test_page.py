@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from taskd_net import observe_limits
 from taskd_net.job_view import JobCounters
+from taskd_net.page import panel
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.observe.jobs import IN_ETCD, WHOLE
@@ -378,7 +378,7 @@ async def test_devices_with_a_fault_say_what_since_when_and_why(chromium: Browse
                 "0",
             ],
         ]
-        assert undated[-1] == [f"and {len(devices) - observe_limits.PAGE_DEVICES} more"]
+        assert undated[-1] == [f"and {len(devices) - panel.DEVICES} more"]
         stand.job = replace(job, devices=(working,), devices_known=1, devices_isolated=0)
         await page.wait_for_function("() => !document.querySelector('#job').innerText.includes('isolated since')")
         assert "host-b/Ascend910-0 (node 2)" in await page.inner_text("#job")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from taskd_net import Code, observe_limits
+from taskd_net import Code
 from taskd_net.page import StatusPage
+from taskd_net.page.paces import Paces
 from taskd_net.position import Position
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
@@ -116,16 +117,11 @@ async def test_details_of_a_node_have_the_events_that_led_to_its_state(chromium:
         assert stand.asked
 
 
-async def test_a_page_that_is_opened_after_a_kill_shows_what_led_there(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_that_is_opened_after_a_kill_shows_what_led_there(chromium: Browser, tmp_path: Path) -> None:
     """Nobody looks at the page while it happens. The samples come oftener than in use."""
-    monkeypatch.setattr(observe_limits, "HISTORY_SAMPLE_S", 0.5)
-    monkeypatch.setattr(observe_limits, "HISTORY_S", 90.0)
-    monkeypatch.setattr(observe_limits, "HISTORY_LOOK_S", 0.25)
     async with Mesh() as mesh:
         mgr = await mesh.mgr()
-        async with StatusPage(mgr) as status:
+        async with StatusPage(mgr, paces=Paces(history_look=0.25, sample=0.5, history=90.0)) as status:
             async with Command("listen", "--as", "Worker/0/1", "--upstream", str(mgr.address)) as victim:
                 await victim.said("ready")
                 await until(lambda: _samples(status, mgr.view.wall()) > 2)

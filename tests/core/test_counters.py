@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.core import forwarding
 from taskd_net.core.counters import BATCH_SIZES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.observe_limits import LATENCY_EVERY_S
 from taskd_net.position import Destination
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, at, frame, join, joined, router
@@ -87,7 +87,7 @@ def test_messages_of_a_link_are_timed_a_hundred_in_a_second_at_most() -> None:
     child = add_child(proxy, "Worker/0/0")
     latency = proxy.counters.outcomes["up"].latency
     for number in range(100):
-        now = number * LATENCY_EVERY_S / 3.9
+        now = number * forwarding.LATENCY_EVERY_S / 3.9
         proxy.frame_arrived(now, child.id, frame("Mgr", "Worker/0/0", uuid=str(number)), Caller())
         proxy.accepted(now, UP, [str(number)])
     assert latency.count == 25

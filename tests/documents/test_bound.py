@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, distributions, job_view, limits, observe_limits
+from taskd_net import Code, distributions, job_view, limits, side_port
 from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core import admission, router, topology
@@ -21,6 +21,9 @@ from taskd_net.jobs.plugins import profiling, stop_train
 from taskd_net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
+from taskd_net.observe import history, link_figures, reporter, service, status_codec
+from taskd_net.observe.view import ViewBounds
+from taskd_net.page.paces import PACES
 from taskd_net.transport import channel
 from taskd_net.wire import batches, codec, requests
 from tests.documents.pages import PAGES, ROOT
@@ -199,34 +202,34 @@ FIGURES: Final = {
         "4002 after a second without an announcement" if limits.QUARANTINE_S == 1.0 else "",
     ],
     "docs/status-page.md": [
-        "A page asks once a second" if observe_limits.PAGE_ASK_S == 1.0 else "",
-        "twice a second for all pages together" if observe_limits.PAGE_LOOK_S == 0.5 else "",
-        f"{observe_limits.PAGE_LOAD:.0%} of its time".replace("%", " %"),
-        f"At most {observe_limits.HTTP_CONNECTIONS} connections",
-        f"does not read for {_seconds(observe_limits.HTTP_PATIENCE_S)}",
-        f"at most {observe_limits.HTTP_ANSWERS_PER_S} answers a second",
-        f"a sample of each node every {_seconds(observe_limits.HISTORY_SAMPLE_S)} for one hour",
-        f"looks are {_seconds(observe_limits.HISTORY_LOOK_S)} apart",
-        f"a look every {_seconds(observe_limits.HISTORY_LOOK_S)} and after each change",
-        f"{observe_limits.HISTORY_LOAD:.0%} of the node's time at most".replace("%", " %"),
-        f"its last {observe_limits.HISTORY_EVENTS_EACH} events",
-        f"messages have waited for it for {_seconds(observe_limits.STRAINED_S)}",
-        f"{observe_limits.HISTORY_S / observe_limits.HISTORY_SAMPLE_S:g} samples of each",
-        f"of each of {observe_limits.HISTORY_NODES:,} nodes",
-        f"{observe_limits.HISTORY_EVENTS_EACH} events of a node and {observe_limits.HISTORY_EVENTS:,} of all",
-        f"{observe_limits.STATUS_REASON_BYTES} bytes of one text",
-        f"one text and {observe_limits.HISTORY_TEXT_BYTES // _MIB} MiB of all",
+        "A page asks once a second" if PACES.ask == 1.0 else "",
+        "twice a second for all pages together" if PACES.look == 0.5 else "",
+        f"{PACES.load:.0%} of its time".replace("%", " %"),
+        f"At most {side_port.BOUNDS.connections} connections",
+        f"does not read for {_seconds(side_port.BOUNDS.patience)}",
+        f"at most {side_port.BOUNDS.answers_per_s} answers a second",
+        f"a sample of each node every {_seconds(history.SAMPLE_S)} for one hour",
+        f"looks are {_seconds(PACES.history_look)} apart",
+        f"a look every {_seconds(PACES.history_look)} and after each change",
+        f"{PACES.history_load:.0%} of the node's time at most".replace("%", " %"),
+        f"its last {history.EVENTS_EACH} events",
+        f"messages have waited for it for {_seconds(history.STRAINED_S)}",
+        f"{history.HISTORY_S / history.SAMPLE_S:g} samples of each",
+        f"of each of {history.NODES:,} nodes",
+        f"{history.EVENTS_EACH} events of a node and {history.EVENTS:,} of all",
+        f"{limits.STATUS_REASON_BYTES} bytes of one text",
+        f"one text and {history.TEXT_BYTES // _MIB} MiB of all",
     ],
     "docs/status.md": [
-        f"all that happens within {_seconds(observe_limits.STATUS_URGENT_S)}",
-        f"go every {_seconds(observe_limits.STATUS_FIGURES_S)}",
-        f"gets {observe_limits.STATUS_REPORTS_PER_S} reports a second at most",
-        f"more than {observe_limits.STATUS_REPORTS_PER_S * observe_limits.STATUS_FIGURES_S:g} reporting children",
-        f"{1000 / observe_limits.STATUS_REPORTS_PER_S:g} s for 1,000 Proxies",
-        f"A report has at most {observe_limits.STATUS_REPORT_NODES} nodes",
+        f"all that happens within {_seconds(reporter.URGENT_S)}",
+        f"go every {_seconds(limits.STATUS_FIGURES_S)}",
+        f"gets {service.REPORTS_PER_S} reports a second at most",
+        f"more than {service.REPORTS_PER_S * limits.STATUS_FIGURES_S:g} reporting children",
+        f"{1000 / service.REPORTS_PER_S:g} s for 1,000 Proxies",
+        f"A report has at most {status_codec.REPORT_NODES} nodes",
         f"the parent keeps its place for the grace time ({_seconds(limits.GRACE_S)})",
-        "it is shown for one hour" if observe_limits.STATUS_GONE_S == 3600.0 else "",
-        f"none in the last {_seconds(observe_limits.STATUS_LATELY_S)}",
+        "it is shown for one hour" if ViewBounds().gone_s == 3600.0 else "",
+        f"none in the last {_seconds(link_figures.LATELY_S)}",
     ],
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",

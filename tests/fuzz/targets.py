@@ -38,7 +38,6 @@ from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Ledger, Report
 from taskd_net.observe.records import Mesh
-from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.page.feed import Feed
 from taskd_net.position import Position
 from taskd_net.side_port import _Gate
@@ -279,9 +278,9 @@ def reports(data: bytes) -> None:
         with contextlib.suppress(Refusal):
             told: object = read(data)
             if isinstance(told, Report):
-                assert len(told.records) + len(told.gone) <= STATUS_REPORT_NODES
+                assert len(told.records) + len(told.gone) <= status_codec.REPORT_NODES
                 assert all(len(record.node) <= status_codec.RECORD_BYTES for record in told.records)
-                view = Ledger(64, STATUS_REPORT_NODES)
+                view = Ledger(64, status_codec.REPORT_NODES)
                 view.told("child", told)
                 assert len(view) <= 64
                 status_codec.read_records(view)

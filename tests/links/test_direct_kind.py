@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import NodeConfig, observe_limits
+from taskd_net import NodeConfig
 from taskd_net.codes import ConfigError
 from taskd_net.links import direct_acceptor, direct_kind
 from taskd_net.links.direct import KEY
@@ -188,9 +188,9 @@ async def test_firewall_costs_a_join_50_ms_and_the_link_moves_when_it_opens(
 
 
 @pytest.fixture
-def reports_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def reports_at_once(mesh: Mesh) -> None:
     """Report figures at once."""
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
 
 
 @pytest.mark.usefixtures("reports_at_once")

@@ -6,7 +6,7 @@ from math import isnan
 
 import pytest
 
-from taskd_net import observe_limits
+from taskd_net.observe import history
 from taskd_net.observe.document import Document
 from taskd_net.observe.history import VERSION, History
 from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
@@ -241,10 +241,10 @@ def test_events_of_all_nodes_are_bounded(past: Past, monkeypatch: pytest.MonkeyP
     for number in range(200):
         past.change(WORKER, since=1001.0 + number, reopened=number)
         past.look()
-    assert len(past.told(WORKER)["events"]) == observe_limits.HISTORY_EVENTS_EACH
+    assert len(past.told(WORKER)["events"]) == history.EVENTS_EACH
     del past.nodes[WORKER]
     past.look()
-    past.look(observe_limits.HISTORY_S + 60.0)
+    past.look(history.HISTORY_S + 60.0)
     assert past.told(WORKER)["events"] == []
     assert past.told(PROXY)["events"] != []
 
@@ -321,15 +321,15 @@ def test_the_last_hour_is_told_and_no_more(past: Past) -> None:
     for _ in range(400):
         past.look(20.0)
     times = past.told()["series"]["times"]
-    assert len(times) == observe_limits.HISTORY_S / observe_limits.HISTORY_SAMPLE_S
-    assert past.now - times[0] < observe_limits.HISTORY_S and times[-1] == past.now
+    assert len(times) == history.HISTORY_S / history.SAMPLE_S
+    assert past.now - times[0] < history.HISTORY_S and times[-1] == past.now
 
 
 def test_a_look_is_taken_by_slices() -> None:
     past = Past()
     for rank in range(1000):
         past.nodes[Position.worker(1, rank)] = past.nodes[WORKER]
-    assert sum(1 for _ in past.history.look(past.now, past.nodes)) > 1000 / observe_limits.PAGE_SLICE
+    assert sum(1 for _ in past.history.look(past.now, past.nodes)) > 1000 / history.SLICE
     assert not isnan(past.history.series.last)
 
 
@@ -357,7 +357,7 @@ def test_a_strain_keeps_its_age_over_a_step(past: Past, step: float) -> None:
     past.step(step)
     past.look()
     assert past.history.strained == {}, "the step is no wait"
-    past.look(observe_limits.STRAINED_S + 1.0)
+    past.look(history.STRAINED_S + 1.0)
     age = past.now - past.history.strained["Worker/1/9"]
     past.step(step)
     past.look()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from taskd_net import Code, Node, observe_limits
+from taskd_net import Code, Node
 from taskd_net.address import Address
 from taskd_net.codes import Refusal
+from taskd_net.observe import reporter
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.ledger import Report
@@ -24,10 +26,8 @@ async def told(node: Node) -> dict[str, Document]:
         return dict(by_position(document(await asker.mesh())))
 
 
-async def test_node_goes_on_telling_its_figures_where_nothing_happens(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.1)
+async def test_node_goes_on_telling_its_figures_where_nothing_happens(mesh: Mesh) -> None:
+    mesh.let(figures=0.1)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     for count in (1, 2, 3):
@@ -40,7 +40,7 @@ async def test_node_goes_on_telling_its_figures_where_nothing_happens(
 async def test_everything_is_reported_again_when_a_report_was_not_taken(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
     mgr = await mesh.mgr()
     reports: asyncio.Queue[Report] = asyncio.Queue()
     told, failing = mgr.view.told, True
@@ -61,19 +61,17 @@ async def test_everything_is_reported_again_when_a_report_was_not_taken(
     await mesh.logged("status_not_taken")
 
 
-async def test_change_below_is_reported_before_the_time_of_the_figures(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_change_below_is_reported_before_the_time_of_the_figures(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await until_joined(mgr, "Proxy/0")
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 3600.0)
+    mgr.times = proxy.times = replace(proxy.times, figures=3600.0)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
 
 
 async def test_node_where_nothing_changes_looks_less_often(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     looks: asyncio.Queue[float] = asyncio.Queue()
@@ -85,5 +83,5 @@ async def test_node_where_nothing_changes_looks_less_often(mesh: Mesh, monkeypat
 
     monkeypatch.setattr(worker.view, "look_in_parts", looked)
     times = [await soon(looks.get()) for _ in range(7)]
-    most = observe_limits.STATUS_IDLE * observe_limits.STATUS_FIGURES_S
+    most = reporter.IDLE * worker.times.figures
     assert times[-1] - times[-2] >= 0.9 * most

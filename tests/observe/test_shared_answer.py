@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from taskd_net import observe_limits
+from taskd_net.observe import shared_answer
 from taskd_net.observe.shared_answer import SharedAnswer
 
 pytestmark = pytest.mark.oldest
@@ -57,7 +57,7 @@ async def test_a_long_look_makes_a_long_pause(monkeypatch: pytest.MonkeyPatch) -
     assert await shared.get() == b"1"
     look.now += 1.0
     assert await shared.get() == b"2"
-    assert slept[1] == pytest.approx(2.0 / observe_limits.PAGE_LOAD - 1.0)
+    assert slept[1] == pytest.approx(2.0 / shared_answer.LOAD - 1.0)
 
 
 async def test_a_look_that_fails_fails_for_one_caller() -> None:

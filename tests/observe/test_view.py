@@ -8,10 +8,11 @@ import tracemalloc
 
 import pytest
 
-from taskd_net import Position, observe_limits
+from taskd_net import Position
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus, Own
+from taskd_net.observe.view import ViewBounds
 from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
@@ -23,12 +24,10 @@ def seen(node: WatchedNode) -> set[str]:
     return {record.position for record in node.view.records()}
 
 
-async def test_with_a_foreign_proxy_those_are_forgotten_that_were_behind_it(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_with_a_foreign_proxy_those_are_forgotten_that_were_behind_it(mesh: Mesh) -> None:
     """Nobody else would ever say that they are gone."""
-    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", 0.2)
     mgr = await mesh.mgr(grace=0.1)
+    mgr.view.bounds = ViewBounds(gone_s=0.2)
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/70", "Worker/7/71")
@@ -54,9 +53,9 @@ async def test_what_does_not_change_is_not_written_anew(mesh: Mesh) -> None:
         assert mgr.view.ledger.find("Worker/0/0") is not before
 
 
-async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_GONE", 2)
+async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh) -> None:
     mgr = await mesh.mgr(grace=0.05)
+    mgr.view.bounds = ViewBounds(gone=2)
     for rank in range(3):
         async with RawChild(f"Worker/7/{rank}") as foreign:
             await foreign.join(str(mgr.address))
@@ -64,11 +63,10 @@ async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh, monkeypatch
     assert seen(mgr) == {"Mgr/0", "Worker/7/1", "Worker/7/2"}
 
 
-async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh) -> None:
     """Also routes that come and go between two parts of a look."""
-    monkeypatch.setattr(observe_limits, "STATUS_LOOKS", 1)
-    monkeypatch.setattr(observe_limits, "STATUS_LOOKS_BEHIND", 1)
     mgr = await mesh.mgr()
+    mgr.view.bounds = ViewBounds(looks=1, looks_behind=1)
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/0", "Worker/7/1", "Worker/7/2")

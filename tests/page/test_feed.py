@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from taskd_net import observe_limits
 from taskd_net.job_view import JobView
+from taskd_net.observe import history
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
 from taskd_net.observe.status_codec import read_node, read_records, write_node
-from taskd_net.page.feed import Feed
+from taskd_net.page.feed import REMOVED, Feed
 from taskd_net.page.panel import panel
 from taskd_net.position import Position
 from taskd_net.states import State
@@ -60,9 +60,9 @@ def look(feed: Feed, made: Made, job: JobView | None = None) -> int:
     return sum(1 for _ in feed.look(made.now, made.entries(), job))
 
 
-def feed_of(made: Made, expected: str = "", life: str = "life") -> Feed:
+def feed_of(made: Made, expected: str = "", life: str = "life", removed: int = REMOVED) -> Feed:
     """A feed that has looked once."""
-    feed = Feed(Position.mgr(), expected, life)
+    feed = Feed(Position.mgr(), expected, life, removed)
     look(feed, made)
     return feed
 
@@ -172,10 +172,9 @@ def test_who_knows_nothing_of_this_life_gets_everything(since: str) -> None:
     assert (told["whole"], len(told["nodes"]), told["missing"]) == (True, 11, [])
 
 
-def test_who_has_missed_more_than_is_kept_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "PAGE_REMOVED", 2)
+def test_who_has_missed_more_than_is_kept_gets_everything() -> None:
     made = Made(1)
-    feed = feed_of(made)
+    feed = feed_of(made, removed=2)
     early, late = Browser(feed), Browser(feed)
     early.ask()
     for rank in range(4):
@@ -205,7 +204,7 @@ def test_others_have_their_turn_during_a_look_and_see_nothing_of_it() -> None:
     for _ in looking:
         slices += 1
         assert feed.answer("life-1") == before
-    assert slices >= 2 * len(made.nodes) // observe_limits.PAGE_SLICE
+    assert slices >= 2 * len(made.nodes) // history.SLICE
     assert len(json.loads(feed.answer("life-1"))["nodes"]) == len(made.nodes) - 1
 
 

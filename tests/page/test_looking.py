@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net import observe_limits
 from taskd_net.page.looking import Looking
+from taskd_net.page.paces import Paces
 from tests.peers.mesh import Mesh, WatchedNode
 
 pytestmark = pytest.mark.oldest
@@ -36,10 +36,9 @@ def counted(node: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 async def test_one_look_serves_all_who_ask(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 3600.0)
     mgr = await mesh.mgr()
     looks = counted(mgr, monkeypatch)
-    looking = Looking(mgr)
+    looking = Looking(mgr, paces=Paces(look=3600.0))
     answers = [json.loads(answer) for answer in await asyncio.gather(*(looking.answer("") for _ in range(8)))]
     assert {answer["token"] for answer in answers} == {answers[0]["token"]}
     assert (len(looks), answers[0]["ask_again"]) == (1, 3600.0)
@@ -54,11 +53,9 @@ async def test_answer_names_the_address_of_the_metrics(mesh: Mesh) -> None:
     await looking.close()
 
 
-async def test_answer_has_the_nodes_that_are_strained_at_its_look(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
-    monkeypatch.setattr(observe_limits, "PAGE_LOAD", 1e9)
+async def test_answer_has_the_nodes_that_are_strained_at_its_look(mesh: Mesh) -> None:
     strained: dict[str, float] = {}
-    looking = Looking(await mesh.mgr(), strained)
+    looking = Looking(await mesh.mgr(), strained, Paces(look=0.0, load=1e9))
     assert json.loads(await looking.answer(""))["strained"] == {}
     strained["Worker/0/3"] = 12.3456
     assert json.loads(await looking.answer(""))["strained"] == {"Worker/0/3": 12.346}
@@ -66,10 +63,9 @@ async def test_answer_has_the_nodes_that_are_strained_at_its_look(mesh: Mesh, mo
 
 
 async def test_next_look_comes_after_the_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.0)
     mgr = await mesh.mgr()
     looks = counted(mgr, monkeypatch)
-    looking = Looking(mgr)
+    looking = Looking(mgr, paces=Paces(look=0.0))
     for _ in range(3):
         await looking.answer("")
         looking._next = 0.0  # the pause is over

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import observe_limits
 from taskd_net.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
+from taskd_net.page import panel as page_panel
 from taskd_net.page.panel import panel
 from tests.observe.jobs import WHOLE
 
@@ -23,9 +23,9 @@ def test_it_is_bounded() -> None:
     agents = tuple(AgentView(rank, exited=True) for rank in range(500))
     decisions = tuple(DecisionView(number) for number in range(DECISIONS_SHOWN))
     found = panel(JobView(agents=agents, decisions=decisions))
-    assert len(found["agents"]) == observe_limits.PAGE_AGENTS
+    assert len(found["agents"]) == page_panel.AGENTS
     numbers = [decision["number"] for decision in found["decisions"]]
-    assert numbers == list(range(DECISIONS_SHOWN))[-observe_limits.PAGE_DECISIONS :]
+    assert numbers == list(range(DECISIONS_SHOWN))[-page_panel.DECISIONS :]
 
 
 def test_reports_and_looks_change_nothing() -> None:

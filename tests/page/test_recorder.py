@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Position, observe_limits
+from taskd_net import Position, limits
+from taskd_net.observe import news
 from taskd_net.page import StatusPage
+from taskd_net.page.paces import Paces
 from tests.page.test_serving import GET, answer, connect
 from tests.peers.mesh import Mesh, soon
 from tests.polling import until
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(60)]
 
+QUICK = Paces(look=0.05, history_look=0.1, history_load=1.0, sample=0.2, history=20.0)
+"""Times of a history with short steps."""
+
 
 @pytest.fixture
-async def mesh(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Mesh]:
-    """Nodes in this process, and a history with short steps."""
-    monkeypatch.setattr(observe_limits, "HISTORY_SAMPLE_S", 0.2)
-    monkeypatch.setattr(observe_limits, "HISTORY_LOOK_S", 0.1)
-    monkeypatch.setattr(observe_limits, "HISTORY_S", 20.0)
-    monkeypatch.setattr(observe_limits, "PAGE_LOOK_S", 0.05)
-    monkeypatch.setattr(observe_limits, "HISTORY_LOAD", 1.0)
+async def mesh() -> AsyncIterator[Mesh]:
+    """Nodes in this process."""
     async with Mesh() as mesh:
         yield mesh
 
@@ -56,7 +56,7 @@ async def test_the_loss_of_a_node_is_told_to_who_asks_afterwards(mesh: Mesh) -> 
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 3, proxy)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         before = await told(page, "Worker/0/3", lambda it: len(it["series"]["times"]) > 2)
         assert kinds(before) == ["joined"]
         assert before["events"][0]["text"].startswith("below Proxy/0, direct link")
@@ -80,7 +80,7 @@ async def test_events_keep_their_age_when_the_hosts_clock_steps(
     monkeypatch.setattr(time, "time", lambda: real() + shift)
     mgr = await mesh.mgr()
     await mesh.worker(0, 3, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         before = await told(page, "Worker/0/3", lambda it: len(it["series"]["times"]) > 2)
         shift = step
         samples = len(before["series"]["times"])
@@ -94,7 +94,7 @@ async def test_events_keep_their_age_when_the_hosts_clock_steps(
 async def test_messages_are_in_the_samples_of_all_links_together(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 3, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, None, lambda it: len(it["series"]["times"]) > 0)
         for _ in range(20):
             assert (await worker.send("step", to="Mgr/0")).ok
@@ -105,7 +105,7 @@ async def test_messages_are_in_the_samples_of_all_links_together(mesh: Mesh) -> 
 async def test_a_refused_registration_is_among_the_events_of_the_node(mesh: Mesh) -> None:
     mgr = await mesh.mgr(max_children=1, grace=0.2)
     worker = await mesh.worker(0, 3, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, "Worker/0/3", lambda it: kinds(it) == ["joined"])
         await worker.close(orderly=False)
         await told(page, "Worker/0/3", lambda it: kinds(it)[-1] == "gone")
@@ -118,7 +118,7 @@ async def test_a_refused_registration_is_among_the_events_of_the_node(mesh: Mesh
 async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 3, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         worker.router.door.open = False
         document = await told(page, "Worker/0/3", lambda it: "strained" in kinds(it))
         assert document["events"][-1]["text"] == "nobody reads its inbox"
@@ -130,18 +130,18 @@ async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) ->
 
 async def test_refusals_of_strangers_take_no_room(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    async with StatusPage(mgr) as page:
-        for rank in range(2 * observe_limits.HISTORY_REFUSED):
+    async with StatusPage(mgr, paces=QUICK) as page:
+        for rank in range(2 * news.REFUSED):
             mgr.view.child_refused(Position.worker(0, rank), "x" * 5000)
-        assert len(mgr.view.news.refused) <= observe_limits.HISTORY_REFUSED
-        assert all(len(each.reason) <= observe_limits.STATUS_REASON_BYTES for each in mgr.view.news.refused)
+        assert len(mgr.view.news.refused) <= news.REFUSED
+        assert all(len(each.reason) <= limits.STATUS_REASON_BYTES for each in mgr.view.news.refused)
         await until(lambda: not mgr.view.news.refused)
         assert (await told(page, "Worker/0/4", lambda it: True))["events"] == []
 
 
 async def test_nothing_looks_any_more_once_the_page_is_closed(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, None, lambda it: len(it["series"]["times"]) > 0)
         assert len(mgr.view.news.listeners) == 1
     assert not mgr.view.news.listeners
@@ -157,7 +157,7 @@ async def test_a_look_that_fails_is_logged_once_and_leaves_a_gap(mesh: Mesh, mon
         failed += 1
         raise RuntimeError("a look that fails")
 
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, None, lambda it: len(it["series"]["times"]) > 0)
         monkeypatch.setattr(mgr.view, "records", records)
         await until(lambda: failed > 2)

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net import observe_limits
 from taskd_net.page import StatusPage
+from taskd_net.side_port import PortBounds
 from tests.peers.mesh import Mesh, soon
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
@@ -113,34 +113,30 @@ async def test_a_proxy_shows_its_own_part(mesh: Mesh) -> None:
         stream[1].close()
 
 
-async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 0.5)
+async def test_silent_clients_are_cut_off_and_hold_up_nobody(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, bounds=PortBounds(patience=0.5)) as page:
         silent, slow = await connect(page), await connect(page)
         slow[1].write(b"GET / HTTP/1.1\r\nHo")
         assert (await worker.send("step", to="Mgr/0")).ok
         assert (await ended(silent), await ended(slow)) == (b"", b"")
 
 
-async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 1.0)
+async def test_who_asks_now_and_then_is_not_cut_off(mesh: Mesh) -> None:
     loop = asyncio.get_running_loop()
-    async with StatusPage(await mesh.mgr()) as page:
+    async with StatusPage(await mesh.mgr(), bounds=PortBounds(patience=1.0)) as page:
         stream, begun = await connect(page), loop.time()
         while loop.time() < begun + 3.0:
             assert (await answer(stream, GET % b"/tree"))[0] == 200
         stream[1].close()
 
 
-async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_read_is_cut_off(mesh: Mesh) -> None:
     """The kernel's buffers would swallow some megabytes, so many requests are sent, and no answer is read."""
-    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 1.0)
-    monkeypatch.setattr(observe_limits, "HTTP_ANSWERS_PER_S", 5000)
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    async with StatusPage(mgr) as page:
+    async with StatusPage(mgr, bounds=PortBounds(patience=1.0, answers_per_s=5000)) as page:
         port = int(page.url.rstrip("/").rpartition(":")[2])
         with socket.socket() as greedy:
             greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -158,10 +154,8 @@ async def test_who_does_not_read_is_cut_off(mesh: Mesh, monkeypatch: pytest.Monk
                 await soon(ask_on(), 40)
 
 
-async def test_longest_silent_connection_makes_room(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "HTTP_CONNECTIONS", 3)
-    monkeypatch.setattr(observe_limits, "HTTP_PATIENCE_S", 3600.0)
-    async with StatusPage(await mesh.mgr()) as page:
+async def test_longest_silent_connection_makes_room(mesh: Mesh) -> None:
+    async with StatusPage(await mesh.mgr(), bounds=PortBounds(connections=3, patience=3600.0)) as page:
         held = [await connect(page) for _ in range(3)]
         for stream in (held[1], held[2], held[0]):
             assert (await answer(stream, GET % b"/tree"))[0] == 200

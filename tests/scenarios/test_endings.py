@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Code, NodeConfig, observe_limits
+from taskd_net import Code, NodeConfig
 from taskd_net.address import Address
 from taskd_net.core.ready import Kind
 from taskd_net.links import peer as peers
@@ -16,6 +16,7 @@ from taskd_net.links.remote import Remote
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.observe.document import document
+from taskd_net.observe.view import ViewBounds
 from taskd_net.position import Position
 from taskd_net.states import State
 from taskd_net.wire import codec, requests
@@ -29,9 +30,9 @@ pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(mesh: Mesh) -> None:
     """Report figures at once."""
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
 
 
 def missing(node: WatchedNode) -> list[str]:
@@ -103,9 +104,7 @@ async def test_a_job_that_has_ended_does_not_look_like_one_that_never_began(mesh
     assert missing(mgr) == []
 
 
-async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_route(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_route(mesh: Mesh) -> None:
     mgr = await mesh.mgr(expect="1x2")
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy)
@@ -129,7 +128,7 @@ async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_
     await until(mgr, lambda now: now["Proxy/0"]["state"] == "stopped")
     forget_children(mgr)
     assert states(mgr)["Worker/0/0"] == "cut_off"
-    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", -1.0)
+    mgr.view.bounds = ViewBounds(gone_s=-1.0)
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "stopped", "Worker/0/1": "finished"}
 
 

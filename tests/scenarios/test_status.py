@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import Node, observe_limits
+from taskd_net import Node
 from taskd_net.address import Address
 from taskd_net.codes import Code, Refusal
 from taskd_net.links.grpc_calls import STATUS_SERVICE
@@ -18,6 +18,7 @@ from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
+from taskd_net.observe.view import ViewBounds
 from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
@@ -29,9 +30,9 @@ pytestmark = pytest.mark.oldest
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(mesh: Mesh) -> None:
     """Report figures at once."""
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
 
 
 async def tree(mesh: Mesh) -> tuple[WatchedNode, WatchedNode, WatchedNode, WatchedNode]:
@@ -116,7 +117,7 @@ async def test_node_that_gives_no_sign_of_life_is_not_answering_until_it_gives_o
         await until_joined(mgr, "Worker/1/1")
 
 
-async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     await until(mgr, lambda now: now["Worker/0/0"]["inbox"])
@@ -126,7 +127,7 @@ async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh, monkeypatch: 
     link.expires = 0.0
     mgr.perform(mgr.router.tick(mgr.now() + 3600))
     assert states(mgr)["Worker/0/0"] == "gone"
-    monkeypatch.setattr(observe_limits, "STATUS_GONE_S", -1.0)
+    mgr.view.bounds = ViewBounds(gone_s=-1.0)
     assert "Worker/0/0" not in states(mgr)
 
 
@@ -283,9 +284,9 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
     assert calls <= 1
 
 
-async def test_many_children_are_looked_at_in_parts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_LOOKS", 1)
+async def test_many_children_are_looked_at_in_parts(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
+    mgr.view.bounds = ViewBounds(looks=1)
     # No record of a service remains.
     workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]
     for worker in workers:

@@ -9,15 +9,16 @@ from functools import partial
 import grpc
 import pytest
 
-from taskd_net import Code, Limits, Position, observe_limits
+from taskd_net import Code, Limits, Position
 from taskd_net.codes import Refusal
 from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
+from taskd_net.observe import service as observe_service
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERIES_PER_CALLER, PROBE_SERVICE
-from taskd_net.observe_limits import STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
+from taskd_net.observe.view import ViewBounds
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh
@@ -50,7 +51,7 @@ async def test_report_of_too_many_nodes_or_bytes(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with LinkChild("Proxy/7") as child:
         await child.join(mgr.address or "")
-        names = [f"Worker/7/{rank}" for rank in range(STATUS_REPORT_NODES)]
+        names = [f"Worker/7/{rank}" for rank in range(status_codec.REPORT_NODES)]
         await tell(child, Report(gone=names))
         for gone in ([*names, "Worker/7/x"], ["x" * 300_000]):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -76,18 +77,15 @@ async def test_messages_pass_between_two_of_the_largest_reports(mesh: Mesh, monk
     assert len(set(told)) == 3, told
 
 
-async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refused(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refused(mesh: Mesh) -> None:
     """They are charged before they are read, and those of another child do not wait for them."""
-    monkeypatch.setattr(observe_limits, "STATUS_REPORT_COST", 1000)
-    monkeypatch.setattr(observe_limits, "STATUS_NODES_PER_S", 100)
     mgr = await mesh.mgr()
+    mgr.view.bounds = ViewBounds(nodes_per_s=100, report_cost=1000)
     async with LinkChild("Proxy/7") as child, LinkChild("Proxy/8") as other:
         await child.join(mgr.address or "")
         await other.join(mgr.address or "")
         await tell(child, Report())
-        waiting = [asyncio.create_task(tell(child, Report())) for _ in range(STATUS_REPORTS_AT_ONCE + 1)]
+        waiting = [asyncio.create_task(tell(child, Report())) for _ in range(observe_service.REPORTS_AT_ONCE + 1)]
         done, left = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         (refusal,) = (task.exception() for task in done)
         assert isinstance(refusal, grpc.aio.AioRpcError)
@@ -99,12 +97,10 @@ async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refuse
         await asyncio.gather(*left, return_exceptions=True)
 
 
-async def test_reports_of_many_positions_that_wait_are_bounded_together(
-    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reports_of_many_positions_that_wait_are_bounded_together(mesh: Mesh) -> None:
     """Each of them has four reports under way, which is what one may have."""
-    monkeypatch.setattr(observe_limits, "STATUS_NODES_PER_S", 100)
     mgr = await mesh.mgr(limits=Limits(total_bytes=4 * MESSAGE_BYTES))
+    mgr.view.bounds = ViewBounds(nodes_per_s=100)
     report = empty(0)
     async with AsyncExitStack() as stack:
         children = [await stack.enter_async_context(LinkChild(f"Proxy/{rank}")) for rank in range(12)]
@@ -116,13 +112,13 @@ async def test_reports_of_many_positions_that_wait_are_bounded_together(
         waiting = [
             asyncio.create_task(service.report(report, partial(links.__getitem__, index)))
             for index in range(len(links))
-            for _ in range(STATUS_REPORTS_AT_ONCE)
+            for _ in range(observe_service.REPORTS_AT_ONCE)
         ]
         await asyncio.sleep(0)
         refused = [task.exception() for task in waiting if task.done()]
         # The first one has not had to wait, and was read.
         assert {error.code for error in refused[1:] if isinstance(error, Refusal)} == {Code.RECV_BUF_BUSY}
-        assert not any(task.done() for task in waiting[1:STATUS_REPORTS_AT_ONCE])
+        assert not any(task.done() for task in waiting[1 : observe_service.REPORTS_AT_ONCE])
         assert mgr.router.quota.size <= 4 * MESSAGE_BYTES
         for task in waiting:
             task.cancel()

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net import Position, observe_limits
+from taskd_net import Position
 from taskd_net.observe import status_codec as wire
+from taskd_net.observe import view
 from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.records import Mesh, NodeStatus, Own
@@ -30,7 +31,7 @@ class Teller:
     def __init__(self, position: Position, parent: Teller | None) -> None:
         self.position = position
         self.parent = parent
-        self.ledger = Ledger(observe_limits.STATUS_NODES, observe_limits.STATUS_REPORT_NODES)
+        self.ledger = Ledger(view.NODES, wire.REPORT_NODES)
         self.sent = self.nodes = 0
         if parent is not None:
             self.ledger.begin()
@@ -45,7 +46,7 @@ class Teller:
         assert self.parent is not None
         for _ in range(self.ledger.reports):
             report = self.ledger.next_report()
-            assert len(report.records) + len(report.gone) <= observe_limits.STATUS_REPORT_NODES
+            assert len(report.records) + len(report.gone) <= wire.REPORT_NODES
             self.sent += 1
             self.nodes += len(report.records)
             lost = chance.random() < lossy

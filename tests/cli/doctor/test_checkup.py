@@ -16,7 +16,6 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from taskd_net import observe_limits
 from taskd_net.cli.authority import Authority
 from taskd_net.observe.records import Own
 from taskd_net.observe.service import NodeService
@@ -104,7 +103,7 @@ async def _some_upstreams(mgr: WatchedNode, nobody: str, other: str) -> None:
 
 
 async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe_limits, "STATUS_FIGURES_S", 0.05)
+    mesh.let(figures=0.05)
     direct = await mesh.mgr(direct_listen="127.0.0.1:0", links="direct")
     other = await mesh.proxy(3, direct, links="direct", direct_listen="off")
     await mesh.worker(3, 24, other, links="direct")

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from taskd_net import Position
 from taskd_net.links import direct_requests, direct_socket
-from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORT_NODES, STATUS_REPORTS_AT_ONCE
+from taskd_net.observe import service, status_codec
 from taskd_net.wire import batches
 from taskd_net.wire.link_pb2 import Batch
 from taskd_net.wire.requests import write_announcement
@@ -141,13 +141,13 @@ def _numbers(_: DirectChild) -> Iterator[int]:
 def _reported_nodes(child: DirectChild) -> bytes:
     """Reports of nodes that nobody has, other ones each time."""
     made, numbers = [], _numbers(child)
-    while len(child.replies) < STATUS_REPORTS_AT_ONCE:
+    while len(child.replies) < service.REPORTS_AT_ONCE:
         made.append(child.begin(report=ever_new(next(numbers), child.place)))
     return b"".join(made)
 
 
 def _reports(child: DirectChild) -> bytes:
-    return _requests(child, STATUS_REPORTS_AT_ONCE, report=empty(0))
+    return _requests(child, service.REPORTS_AT_ONCE, report=empty(0))
 
 
 @cache
@@ -195,14 +195,14 @@ ATTACKS: Final[Mapping[str, Attack]] = {
         promised=False,
     ),
     "positions-reports-of-other-nodes": _attack(
-        f"{STATUS_REPORTS_AT_ONCE} reports of {STATUS_REPORT_NODES} other nodes of each under way",
+        f"{service.REPORTS_AT_ONCE} reports of {status_codec.REPORT_NODES} other nodes of each under way",
         "paced; RESOURCE_EXHAUSTED beyond the share of one in the bytes of all",
         _reported_nodes,
         role="Proxy",
         promised=False,
     ),
     "positions-reports": _attack(
-        f"{STATUS_REPORTS_AT_ONCE} reports of {STATUS_REPORT_BYTES // 1024} KiB of each under way",
+        f"{service.REPORTS_AT_ONCE} reports of {status_codec.REPORT_BYTES // 1024} KiB of each under way",
         "INVALID_ARGUMENT, paced; 5001 beyond the share of one in the bytes of all",
         _reports,
         role="Proxy",

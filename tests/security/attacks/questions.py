@@ -16,13 +16,12 @@ from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERIES, PROBE_SERIES_PER_CALLER, PROBE_SERVICE
-from taskd_net.observe_limits import STATUS_REPORT_NODES
 from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.security.attacks.attack import Attack
 from tests.security.bystander.stand import Stand
 
-NODES: Final = 10 * STATUS_REPORT_NODES
+NODES: Final = 10 * status_codec.REPORT_NODES
 """Nodes that a Proxy reports."""
 
 PING: Final = f"/{PROBE_SERVICE}/Ping"
@@ -33,8 +32,8 @@ def _reports() -> list[bytes]:
     status = status_codec.write_node(NodeStatus(Position.proxy(7), State.JOINED, 1.0, "taskd_net"))
     names = [f"Worker/7/{rank}" for rank in range(NODES)]
     return [
-        status_codec.write_report(Report([Record(name, status) for name in names[at : at + STATUS_REPORT_NODES]]))
-        for at in range(0, NODES, STATUS_REPORT_NODES)
+        status_codec.write_report(Report([Record(name, status) for name in names[at : at + status_codec.REPORT_NODES]]))
+        for at in range(0, NODES, status_codec.REPORT_NODES)
     ]
 
 

@@ -15,7 +15,6 @@ from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.observe_limits import STATUS_REPORT_BYTES, STATUS_REPORT_NODES
 from taskd_net.states import State
 from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild, stream_metadata
@@ -32,13 +31,13 @@ _PLACE: Final = "Proxy/80"
 def ever_new(number: int, place: str = _PLACE) -> bytes:
     """A report of nodes that nobody has, other ones each time."""
     node, proxy = status_codec.write_node(NodeStatus(Position.parse(place), State.JOINED, 0.0, "taskd_net")), place[6:]
-    ranks = range(number * STATUS_REPORT_NODES, (number + 1) * STATUS_REPORT_NODES)
+    ranks = range(number * status_codec.REPORT_NODES, (number + 1) * status_codec.REPORT_NODES)
     return status_codec.write_report(Report([Record(f"Worker/{proxy}/{rank}", node) for rank in ranks], urgent=True))
 
 
 def empty(_: int) -> bytes:
     """A report of empty entries."""
-    return b"\x0a\x00" * (STATUS_REPORT_BYTES // 2)
+    return b"\x0a\x00" * (status_codec.REPORT_BYTES // 2)
 
 
 async def _reports(
@@ -79,7 +78,7 @@ _PACED: Final = "8,192 nodes a second are taken in, further reports wait; RESOUR
 
 ATTACKS: Final[Mapping[str, Attack]] = {
     "reports-of-other-nodes": Attack(
-        f"{AT_ONCE} reports at once, each of {STATUS_REPORT_NODES} other nodes",
+        f"{AT_ONCE} reports at once, each of {status_codec.REPORT_NODES} other nodes",
         _PACED,
         partial(_reports, make=ever_new, status=grpc.StatusCode.OK),
     ),
