@@ -23,20 +23,19 @@ from taskd_net.blocking import BlockingNode
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeClosed, NodeError
 from taskd_net.config import NodeConfig
-from taskd_net.faults.config import FaultSettings
 from taskd_net.jobs.records import Record
 from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
 from taskd_net.node import Node
 from taskd_net.position import Position
 from taskd_net.recover.place import PORT, clusterd_of_environment
-from taskd_net.schema import Kind, settings_of
+from taskd_net.schema import Group, Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
 from taskd_net.waiting import taken
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")
-_FAULTS: Final = (*settings_of(FaultSettings), "fault_devices", "fault_separated", "fault_on_reset", "fault_reporters")
+_FAULTS: Final = [name for name, each in settings_of(manager.ManagerConfig).items() if each.group is Group.FAULTS]
 _CLUSTER_TEXTS: Final = ("ip", "port", "name", "role")
 
 
