@@ -81,10 +81,11 @@ coverage: .venv/stamp-test  ## fail unless the core's unit tests alone reach eve
 	@.venv/bin/python -m coverage run -m pytest -q $(CORE_TESTS) $(ARGS)
 	@.venv/bin/python -m coverage report --fail-under=100 --include='$(subst $(space),$(comma),$(CORE_FILES))'
 
-lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, the import contracts, and the installed packages
+lint: .venv/stamp-lint  ## ruff (with bandit's rules), mypy --strict, import contracts, a line of the design for each top-level name, installed packages
 	@.venv/bin/ruff check $(CHECKED)
 	@.venv/bin/mypy $(CHECKED)
 	@.venv/bin/lint-imports --no-logo
+	@.venv/bin/python -m pytest -q tests/documents/test_design.py
 	@.venv/bin/python -m pip --disable-pip-version-check check
 	@said=$$($(MAKE) -s --no-print-directory audit 2>&1) && echo "audit: no known weaknesses" || case "$$said" in \
 	  *"could not be audited"*) echo "audit: skipped, because the database of advisories is out of reach" ;; \
