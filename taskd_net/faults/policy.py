@@ -19,6 +19,7 @@ All times are in seconds since the epoch. The state is bounded by `editions`, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from taskd_net.faults import editions
 from taskd_net.faults.answers import Answers
@@ -35,6 +36,21 @@ from taskd_net.faults.saving import from_plain, to_plain
 _MANUAL = FaultType.MANUALLY_SEPARATE_NPU
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds on what a policy remembers; no user sets them.
+
+    Args:
+        devices: with a state.
+        faults: that stand, on all devices.
+        codes: that stand, on one device.
+    """
+
+    devices: int = editions.DEVICES
+    faults: int = editions.FAULTS
+    codes: int = editions.CODES_PER_DEVICE
+
+
 class FaultPolicy:
     """The decisions for the devices of one job.
 
@@ -43,6 +59,7 @@ class FaultPolicy:
         mode: of the cluster.
         job_kind: what runs on the devices.
         sub_health: the answer to `SubHealthFault`.
+        bounds: on what it remembers.
 
     Attributes:
         rules: in force; `change` replaces them.
@@ -56,7 +73,9 @@ class FaultPolicy:
         mode: Mode = Mode.RESCHEDULING,
         job_kind: JobKind = JobKind.TRAINING,
         sub_health: SubHealth = SubHealth.IGNORE,
+        bounds: Bounds = Bounds(),
     ) -> None:
+        self._bounds = bounds
         self.rules = rules
         self.counts = FaultCounts()
         self.changed: set[str] = set()
@@ -241,7 +260,7 @@ class FaultPolicy:
             ConfigError: a value has another form; nothing is taken over.
         """
         found = {name: from_plain(name, value, self.rules) for name, value in saved.items() if value is not None}
-        for name, device in sorted(found.items(), key=lambda item: item[1].counted)[-editions.DEVICES :]:
+        for name, device in sorted(found.items(), key=lambda item: item[1].counted)[-self._bounds.devices :]:
             self._devices[name] = device
             self._begin_windows(device, device.counted)
             self._answers.loaded(device)
@@ -275,7 +294,7 @@ class FaultPolicy:
         device = self._devices.get(name)
         if device is None:
             device = Device()
-            if len(self._devices) < editions.DEVICES:
+            if len(self._devices) < self._bounds.devices:
                 self._devices[name] = device
             else:
                 self.counts.not_remembered += 1
@@ -291,7 +310,7 @@ class FaultPolicy:
             if base < before:
                 device.settle()
             return fault
-        if fault is None and (len(device.faults) >= editions.CODES_PER_DEVICE or self._faults >= editions.FAULTS):
+        if fault is None and (len(device.faults) >= self._bounds.codes or self._faults >= self._bounds.faults):
             self.counts.not_remembered += 1
             other = device.least_serious()
             if not other or device.faults[other].type >= base:

@@ -9,7 +9,7 @@ from taskd_net.faults.decisions import Decision
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import FaultEvent, FaultKind, Severity
 from taskd_net.faults.levels import Action, JobKind, Mode, SubHealth
-from taskd_net.faults.policy import FaultPolicy
+from taskd_net.faults.policy import Bounds, FaultPolicy
 from taskd_net.faults.reading import read_rules
 from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, FaultRules, Problem
 
@@ -51,7 +51,7 @@ class Scene:
 
     Args:
         rules: of the policy; by default those of `CODES`.
-        mode, kind, sub_health: of the policy.
+        mode, kind, sub_health, bounds: of the policy.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class Scene:
         mode: Mode = Mode.RESCHEDULING,
         kind: JobKind = JobKind.TRAINING,
         sub_health: SubHealth = SubHealth.IGNORE,
+        bounds: Bounds = Bounds(),
     ) -> None:
-        self.policy = FaultPolicy(read()[0] if rules is None else rules, mode, kind, sub_health)
+        self.policy = FaultPolicy(read()[0] if rules is None else rules, mode, kind, sub_health, bounds)
         self.now = 0.0
 
     def at(self, now: float) -> list[Decision]:

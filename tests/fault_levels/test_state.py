@@ -19,7 +19,7 @@ from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import FaultEvent, FaultKind, Severity
 from taskd_net.faults.levels import Action, FaultType, JobKind, Mode
 from taskd_net.faults.occurrences import Occurrences
-from taskd_net.faults.policy import FaultPolicy
+from taskd_net.faults.policy import Bounds, FaultPolicy
 from taskd_net.faults.reading import read_rules
 from taskd_net.faults.recent import Recent
 from tests.fault_levels.scene import CODES, L1, L2, L3, L4, L5, L6, LINK, Scene, frequency, read
@@ -52,18 +52,16 @@ def test_a_device_keeps_its_most_serious_faults() -> None:
     assert len(faults) == editions.CODES_PER_DEVICE and L6 in faults and L1 not in faults
 
 
-def test_the_least_serious_fault_of_a_full_device_gives_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editions, "CODES_PER_DEVICE", 3)
-    scene = Scene()
+def test_the_least_serious_fault_of_a_full_device_gives_its_place() -> None:
+    scene = Scene(bounds=Bounds(codes=3))
     for code in (L4, L3, L5, L6):
         scene.send(code, at=1.0)
     ((_, value),) = _values(scene.policy)
     assert set(value["faults"]) == {L4, L5, L6} and scene.policy.counts.not_remembered == 1
 
 
-def test_devices_beyond_the_bound_are_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editions, "DEVICES", 2)
-    scene = Scene(read(CODES, frequency(EventId=L6, Times=2))[0])
+def test_devices_beyond_the_bound_are_answered_and_forgotten() -> None:
+    scene = Scene(read(CODES, frequency(EventId=L6, Times=2))[0], bounds=Bounds(devices=2))
     for device in ("a", "b", "c"):
         assert scene.send(L6, at=1.0, device=device)[0].steps
     assert set(scene.out()) == {"a", "b"} and scene.policy.counts.not_remembered == 1
@@ -71,9 +69,8 @@ def test_devices_beyond_the_bound_are_answered_and_forgotten(monkeypatch: pytest
     assert set(scene.policy.saved()) == {"a", "b"}, "a counter is left of it"
 
 
-def test_faults_beyond_the_bound_on_all_devices_are_answered_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editions, "FAULTS", 2)
-    scene = Scene()
+def test_faults_beyond_the_bound_on_all_devices_are_answered_and_forgotten() -> None:
+    scene = Scene(bounds=Bounds(faults=2))
     for device, code in (("a", L1), ("a", L2), ("a", L3), ("b", L3)):
         assert scene.send(code, at=1.0, device=device)
     saved = {name: set(value["faults"]) for name, value in _values(scene.policy)}

@@ -13,7 +13,7 @@ import grpc
 from taskd_net.address import Address
 from taskd_net.codes import ConfigError
 from taskd_net.sim.clusterd.course import Wait
-from taskd_net.sim.clusterd.desk import Desk
+from taskd_net.sim.clusterd.desk import HEALTH_CHECKS_PER_S, Desk
 from taskd_net.sim.clusterd.scenario import Away, Change, End, Profiling, Scenario, Step
 from taskd_net.sim.clusterd.script import Script, begin, holds
 from taskd_net.sim.clusterd.service import Say, Service
@@ -61,14 +61,22 @@ class Run:
         listen: the address; port 0 takes any free port, and keeps it.
         say: prints what is seen and decided.
         resets: times of resets, one after another; None for those of the scenario.
+        health_checks: taken in a second.
     """
 
-    def __init__(self, scenario: Scenario, listen: Address, say: Say, resets: Iterator[float] | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        listen: Address,
+        say: Say,
+        resets: Iterator[float] | None = None,
+        health_checks: int = HEALTH_CHECKS_PER_S,
+    ) -> None:
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._desk = Desk(scenario.jobs, lambda: uuid4().hex, scenario.waits, scenario.outcomes, resets=resets)
         self._script = Script(scenario, lambda step: holds(step, self._desk.machine(step.job)), self._loop.time())
-        self._service = Service(self._desk, self._script, say)
+        self._service = Service(self._desk, self._script, say, health_checks)
         self._listen = listen
         self._server: grpc.aio.Server | None = None
 

@@ -53,14 +53,15 @@ class Service:
         desk: the jobs.
         script: the steps and the scripted answers.
         say: prints what is seen and decided.
+        health_checks: taken in a second.
     """
 
-    def __init__(self, desk: Desk, script: Script, say: Say) -> None:
+    def __init__(self, desk: Desk, script: Script, say: Say, health_checks: int = HEALTH_CHECKS_PER_S) -> None:
         self._desk = desk
         self._script = script
         self._say = say
         self._loop = asyncio.get_running_loop()
-        self._rate, self._health_rate = Rate(CALLS_PER_S), Rate(HEALTH_CHECKS_PER_S)
+        self._rate, self._health_rate = Rate(CALLS_PER_S), Rate(health_checks)
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[int]] = {}
         self._streams: dict[tuple[str, Stream], asyncio.Queue[Message | None]] = {}

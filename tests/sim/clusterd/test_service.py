@@ -15,7 +15,8 @@ from google.protobuf.message import Message
 from taskd_net.address import Address
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.sim.clusterd import run, service
+from taskd_net.sim.clusterd import run
+from taskd_net.sim.clusterd.desk import HEALTH_CHECKS_PER_S
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
 from taskd_net.wire import datatrace_pb2
@@ -98,9 +99,10 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def running(text: str) -> AsyncIterator[Client]:
+async def running(text: str, health_checks: int = HEALTH_CHECKS_PER_S) -> AsyncIterator[Client]:
     client = Client()
-    task = asyncio.create_task(Run(parse(text, speed=SPEED), Address("127.0.0.1", 0), client.say).until_end())
+    run = Run(parse(text, speed=SPEED), Address("127.0.0.1", 0), client.say, health_checks=health_checks)
+    task = asyncio.create_task(run.until_end())
     try:
         address = (await client.until("listening"))["address"]
         async with grpc.aio.insecure_channel(address) as client.channel:
@@ -318,9 +320,8 @@ async def test_a_new_stream_takes_the_place_of_the_old_one() -> None:
         assert [each["event"] for each in client.events].count("reset") == 2
 
 
-async def test_more_calls_a_second_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "HEALTH_CHECKS_PER_S", 5)
-    async with running(JOB) as client:
+async def test_more_calls_a_second_than_the_bound_are_refused() -> None:
+    async with running(JOB, health_checks=5) as client:
         outcomes = await asyncio.gather(*(client.code("HealthCheck") for _ in range(40)), return_exceptions=True)
         refused = [each for each in outcomes if isinstance(each, grpc.aio.AioRpcError)]
         assert "qps exceeded, method=HealthCheck" in [each.details() for each in refused]
