@@ -113,7 +113,7 @@ matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, an
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/demo/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
-mixed: .venv/stamp-test  ## nodes of an earlier version as parent, hop and child among those of this one
+mixed: .venv/stamp-test  ## nodes of an earlier version among those of this one, and states of an earlier and a later one
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m mixed tests/mixed $(ARGS)
 
 # Each scenario is a test, three at a time: ARGS="-k switch-cards" plays a part, and ARGS=--lf what has failed.

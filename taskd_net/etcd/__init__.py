@@ -9,7 +9,7 @@ The keys below the prefix:
 | key | has |
 |---|---|
 | `job` | the job id |
-| `leader` | the Manager that leads, bound to its lease. Its create revision is the *fencing number*: it grows |
+| `leader` | who leads, with the schema of its state, bound to its lease. Its create revision is the *fencing number* |
 | `led` | the same without a lease; its version counts the leaders so far |
 | `commit` | the token of the last commit; see `commits` |
 | `part/NAME` | a part of the state |

@@ -15,6 +15,7 @@ from taskd_net.etcd.lease import Lease
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, created, in_words, require_job, written
+from taskd_net.jobs.state import SCHEMA, NewerRelease
 from taskd_net.untrusted import json_value
 from taskd_net.wire import etcd_pb2 as wire
 
@@ -35,6 +36,7 @@ class Leader:
         name: of this Manager, for people: the address at which it listens.
         log: takes the lines.
         limits: times of the lease.
+        schema: of the state that this Manager writes.
 
     Attributes:
         etcd: takes the requests.
@@ -45,7 +47,10 @@ class Leader:
         leaders: number of terms of leaders of this job so far, this one included.
     """
 
-    def __init__(self, etcd: Etcd, place: Place, name: str, log: Any, limits: EtcdLimits = EtcdLimits()) -> None:
+    def __init__(
+        self, etcd: Etcd, place: Place, name: str, log: Any, limits: EtcdLimits = EtcdLimits(), schema: int = SCHEMA
+    ) -> None:
+        self._schema = schema
         self.etcd = etcd
         self.place = place
         self.limits = limits
@@ -104,7 +109,7 @@ class Leader:
         """`claim` for the first time, where the prefix is that of this job.
 
         Raises:
-            ConfigError: etcd does not answer, or refuses; the prefix is that of another job.
+            ConfigError: etcd does not answer, or refuses; the prefix is that of another job; or as in `claim`.
         """
         with in_words(self.place):
             await require_job(self.etcd, self.place, job_id)
@@ -117,12 +122,13 @@ class Leader:
             EtcdError: etcd has not answered.
         """
         found = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LEADER)))).kvs
-        return _name(found[0].value) if found else None
+        return str(_said(found[0].value).get("leader", "another Manager")) if found else None
 
     async def claim(self) -> str | None:
         """Begin to lead, unless another Manager does, whose name is returned then.
 
         Raises:
+            NewerRelease: the last Manager that has led is of a newer release, whose state this one cannot read.
             EtcdError: etcd has not answered. The claim may have arrived; the next one finds that out.
         """
         holder = await self._claim(created(self.place.key(LEADER), 0))
@@ -135,7 +141,7 @@ class Leader:
         """Begin to lead, as soon as nobody does, within some seconds.
 
         Raises:
-            ConfigError: another Manager leads.
+            ConfigError: another Manager leads; or as in `claim`.
             EtcdError: etcd has not answered.
         """
         give_up = clock() + seconds
@@ -197,30 +203,44 @@ class Leader:
         Args:
             compared: have to hold in etcd; that nobody leads is the first of them.
         """
-        key = self.place.key(LEADER)
-        found = (await self.etcd.range(wire.RangeRequest(key=key))).kvs
-        if not found:
+        key = self.place.key
+        # `led` is the key behind `leader`. A claim counts if nobody has led since this look.
+        look = wire.RangeRequest(key=key(LEADER), range_end=key(LED) + b"\0")
+        seen = {each.key: each for each in (await self.etcd.range(look)).kvs}
+        last, leader = seen.get(key(LED)), seen.get(key(LEADER))
+        if last is not None:
+            self._require_schema(last.value)
+        if leader is None:
             sent = clock()
             granted = await self.etcd.grant(wire.LeaseGrantRequest(TTL=self.limits.lease_s))
             self._granted[granted.ID] = (float(granted.TTL), sent)
-            answer = await self.etcd.txn(self._request(compared, granted.ID))
+            unchanged = written(key(LED), 0 if last is None else last.mod_revision)
+            answer = await self.etcd.txn(self._request((*compared, unchanged), granted.ID))
             found = answer.responses[-1].response_range.kvs
             if not found:
                 return "another Manager, for a moment,"
+            leader = found[0]
         # It may be of an earlier claim of this process, whose answer was lost.
-        if found[0].lease not in self._granted:
-            return _name(found[0].value)
-        seconds, sent = self._granted[found[0].lease]
-        led = (await self.etcd.range(wire.RangeRequest(key=self.place.key(LED)))).kvs
+        if leader.lease not in self._granted:
+            return str(_said(leader.value).get("leader", "another Manager"))
+        seconds, sent = self._granted[leader.lease]
+        led = (await self.etcd.range(wire.RangeRequest(key=key(LED)))).kvs
         self.leaders, self._since = led[0].version, clock()
-        self._lease = Lease(found[0].lease, found[0].create_revision, seconds, sent, self.limits)
+        self._lease = Lease(leader.lease, leader.create_revision, seconds, sent, self.limits)
         self._granted = {self._lease.id: (seconds, sent)}
         self._log.info("leads", leader=self._name, number=self.number, changes=self.leaders - 1)
         return None
 
+    def _require_schema(self, led: bytes) -> None:
+        """Check that this Manager can read the state of the one that has led last. Without a number it is 1."""
+        schema = _said(led).get("schema", 1)
+        if type(schema) is int and schema > self._schema:
+            text = f"schema {schema}, of a newer release; this one reads up to {self._schema}"
+            raise NewerRelease(f"state is '{self.place}', which has {text}")
+
     def _request(self, compared: Iterable[wire.Compare], lease: int) -> wire.TxnRequest:
         """The transaction of a claim. Either way its last answer has the leader's key."""
-        said = json.dumps({"leader": self._name, "since": round(time.time(), 3)}).encode()
+        said = json.dumps({"leader": self._name, "since": round(time.time(), 3), "schema": self._schema}).encode()
         request = wire.TxnRequest(compare=compared)
         read = wire.RequestOp(request_range=wire.RangeRequest(key=self.place.key(LEADER)))
         for name, bound in ((LEADER, lease), (LED, 0)):
@@ -280,16 +300,20 @@ class Leader:
         """
         self._lease = lease.ended()
         key = self.place.key
-        holder = await self._claim(created(key(LEADER), 0), written(key(LED), lease.number))
+        try:
+            holder = await self._claim(created(key(LEADER), 0), written(key(LED), lease.number))
+        except NewerRelease:
+            return False
         # A commit that was refused while the key of this term stands follows one that is none of this Manager's.
         refused = self._doubted.is_set() and self.number == lease.number
         self._doubted.clear()
         return holder is None and not refused
 
 
-def _name(value: bytes) -> str:
+def _said(value: bytes) -> dict[str, Any]:
+    """The value of `leader` or `led`; empty where it is none of a Manager's."""
     try:
         read = json_value(value.decode())
     except ValueError:
-        return "another Manager"
-    return str(read.get("leader", "")) if isinstance(read, dict) else "another Manager"
+        return {}
+    return read if isinstance(read, dict) else {}

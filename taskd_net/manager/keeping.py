@@ -108,8 +108,8 @@ class Keeping(Unshared):
                 return None
             try:
                 state = read(parts)
-            except NewerRelease:
-                raise
+            except NewerRelease as error:
+                raise NewerRelease(f"state is '{self.path}', but {error}") from None
             except ConfigError as error:
                 await self._damaged(error)
                 await self._opened()

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from taskd_net.codes import ConfigError, NodeClosed
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
+from taskd_net.jobs.state import NewerRelease
 from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.kept import leader_of
@@ -143,6 +144,11 @@ class Succession:
                 if yields is not None and clock() >= yields:
                     yields = None
                     self._log.info("standby_sees_etcd")
+            except NewerRelease as error:
+                text = f"standby of a newer release: {error}"
+                if self._node.standby != text:
+                    self._log.error("standby_cannot_lead", reason=str(error))
+                    self._node.stand_by(text)
             except EtcdError as error:
                 if yields is None:
                     self._log.warning("standby_without_etcd", reason=str(error))

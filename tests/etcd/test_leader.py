@@ -10,11 +10,12 @@ import pytest
 from taskd_net.codes import ConfigError
 from taskd_net.etcd import leader as module
 from taskd_net.etcd.client import EtcdError
-from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.leader import LED, Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import Deposed, EtcdStore
+from taskd_net.etcd.store import LEADER, Deposed, EtcdStore
 from taskd_net.job_view import JobCounters
+from taskd_net.jobs.state import SCHEMA, NewerRelease
 from taskd_net.logger import get_logger
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.wire import etcd_pb2 as wire
@@ -146,6 +147,55 @@ async def test_commit_of_a_stranger_below_a_leader_that_stands_ends_it(leaders: 
     first = leader(etcd, "a", leaders)
     await first.take(0.0)
     assert not await soon(first.again(first.number))
+
+
+def newer(etcd: Double, made: list[Leader]) -> Leader:
+    """The side of a Manager of a newer release."""
+    made.append(Leader(etcd, PLACE, "newer", get_logger(), LIMITS, schema=SCHEMA + 1))
+    return made[-1]
+
+
+async def test_job_that_a_newer_release_has_led_is_left_to_it(leaders: list[Leader]) -> None:
+    etcd = Double()
+    other, this = newer(etcd, leaders), leader(etcd, "a", leaders)
+    await other.take(0.0)
+    for leads in (True, False):
+        if not leads:
+            await other.give_back()
+        with pytest.raises(NewerRelease, match=f"has schema {SCHEMA + 1}, of a newer release; this one reads up to"):
+            await this.claim()
+    assert len(etcd.leases) == 1, "it has asked for none"
+
+
+@pytest.mark.parametrize("value", [b'{"leader": "b", "since": 1.0}', b'{"schema": "9"}', b"[]", b"\xff"])
+async def test_last_leader_that_names_no_schema_is_of_the_first_one(leaders: list[Leader], value: bytes) -> None:
+    etcd = Double()
+    etcd.put(PLACE.key(LED), value)
+    this = leader(etcd, "a", leaders)
+    await this.take(0.0)
+    assert this.leaders == 2
+
+
+async def test_claim_does_not_count_where_a_newer_release_has_led_meanwhile(leaders: list[Leader]) -> None:
+    etcd = Double(answers=["ok", "ok", "late"])
+    with pytest.raises(EtcdError):
+        await leader(etcd, "a", leaders).claim()
+    other = newer(etcd, leaders)
+    await other.take(0.0)
+    await other.give_back()
+    etcd.carry_out(etcd.delayed.pop())
+    assert PLACE.key(LEADER) not in etcd.keys
+
+
+async def test_leader_that_a_newer_release_has_followed_leads_no_more(leaders: list[Leader]) -> None:
+    etcd, told = Double(), asyncio.Event()
+    first = leader(etcd, "a", leaders)
+    first.on_lost = told.set
+    await first.take(0.0)
+    etcd.now += LIMITS.lease_s
+    await newer(etcd, leaders).take(0.0)
+    await soon(told.wait())
+    assert not first.decides() and not await soon(first.confirmed())
 
 
 async def test_manager_that_ends_does_not_wait_for_the_lease() -> None:

@@ -15,10 +15,11 @@ from taskd_net import Code, Node, NodeConfig
 from taskd_net.body import Body
 from taskd_net.codes import ConfigError
 from taskd_net.etcd.client import EtcdClient, LeaseEnded
-from taskd_net.etcd.leader import Leader
+from taskd_net.etcd.leader import LED, Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore, require_job
+from taskd_net.jobs.state import SCHEMA
 from taskd_net.logger import get_logger
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
@@ -28,6 +29,7 @@ from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server
 from tests.manager.cluster import SOON, Leaf, managed
+from tests.manager.test_released import RELEASED
 from tests.peers.mesh import soon
 from tests.polling import until
 
@@ -111,6 +113,21 @@ async def test_manager_goes_on_after_etcd_was_away_for_longer_than_the_lease(
             start = await Leaf(other).command()
             assert start.code == 210 and int(start.extension["Term"]) > first
             assert "event=leader_decides_nothing" in caplog.text and "lead_lost" not in caplog.text
+
+
+async def test_manager_goes_on_with_a_state_of_0_2_0(tmp_path: Path) -> None:
+    """It has no number of its schema, but in its parts."""
+    async with etcd_server(tmp_path) as etcd:
+        place = Place.parse(f"etcd://{etcd.address}/taskd/J")
+        for name, value in json.loads((RELEASED / "0.2.0.etcd.json").read_text()).items():
+            key, text = (base64.b64encode(each).decode() for each in (place.key(name), value.encode()))
+            await etcd.ask("kv/put", key=key, value=text)
+        settings = ManagerConfig(job_id="J", state=str(place), reset_file=str(tmp_path / "none"), clusterd=True)
+        async with managed(settings) as (root, manager), Node(agent_of(root, 1)) as node:
+            assert sorted(manager.job.state.records.agents) == [0, 1]
+            assert (await Leaf(node).command()).code == 203, "which it had sent, and nobody had acknowledged"
+            (led,) = (await etcd.ask("kv/range", key=base64.b64encode(place.key(LED)).decode()))["kvs"]
+            assert json.loads(base64.b64decode(led["value"]))["schema"] == SCHEMA
 
 
 async def test_manager_that_was_replaced_leaves_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

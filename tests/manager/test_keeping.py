@@ -220,6 +220,6 @@ async def test_newer_state_is_refused(tmp_path: Path) -> None:
     def read(parts: Mapping[str, str]) -> None:
         raise NewerRelease("the stored state has schema 2, of a newer release; this one reads up to 1")
 
-    with pytest.raises(NewerRelease):
+    with pytest.raises(NewerRelease, match=f"state is '{tmp_path}/state', but the stored state has schema 2"):
         await kept.load(0.0, read)
     await kept.close()

@@ -19,6 +19,7 @@ from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import EtcdStore
+from taskd_net.jobs.state import SCHEMA
 from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig, Succession, succession
 from taskd_net.manager.kept import name_of
@@ -40,10 +41,14 @@ class Cluster:
 
     Args:
         etcd: the etcd.
+
+    Attributes:
+        looks: requests of Managers so far.
     """
 
     def __init__(self, etcd: Double) -> None:
         self.etcd = etcd
+        self.looks = 0
         self._began = time.monotonic()
         self._cut: set[str] = set()
 
@@ -72,7 +77,11 @@ class Cluster:
     def leader_of(self, _: ManagerConfig, node: Node, log: Any, limits: EtcdLimits) -> Leader:
         """The candidate of a Mgr."""
         name = name_of(node)
-        return Leader(Way(self.etcd, lambda: name in self._cut), PLACE, name, log, limits)
+        return Leader(Way(self.etcd, lambda: self._looks(name)), PLACE, name, log, limits)
+
+    def _looks(self, name: str) -> bool:
+        self.looks += 1
+        return name in self._cut
 
 
 class Way:
@@ -80,7 +89,7 @@ class Way:
 
     Args:
         etcd: the etcd.
-        cut: whether it is cut off.
+        cut: whether it is cut off; called with each request.
     """
 
     def __init__(self, etcd: Double, cut: Callable[[], bool]) -> None:
@@ -259,6 +268,28 @@ async def test_standby_that_cannot_read_the_state_gives_the_lease_back(
         await until(lambda: "lead_failed" in caplog.text)
         await until(lambda: cluster.leader is None)
         assert standby.manager is None and standing(node) == "standby of a"
+
+
+async def test_standby_that_meets_a_newer_release_leads_no_more_and_says_so_once(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, newer = (Leader(cluster.etcd, PLACE, "a", get_logger(), LIMITS.etcd, SCHEMA + more) for more in (0, 1))
+    assert await first.begin("J") is None
+    async with mgr(limits=replace(LIMITS, etcd=replace(LIMITS.etcd, yields_s=0.05))) as (node, standby):
+        cluster.cut(node)
+        await first.give_back()
+        assert await newer.claim() is None
+        cluster.cut()
+        refused = f"has schema {SCHEMA + 1}, of a newer release; this one reads up to {SCHEMA}"
+        await until(lambda: standing(node).startswith("standby of a newer release") and refused in standing(node))
+        await newer.give_back()
+        before = cluster.looks
+        await until(lambda: cluster.looks > before + 3)
+        assert standby.manager is None and cluster.leader is None
+    assert caplog.text.count("standby_cannot_lead") == 1
+    with pytest.raises(ConfigError, match=refused):
+        async with mgr():
+            pass
 
 
 async def test_start_with_the_state_of_another_job_is_refused(cluster: Cluster) -> None:
