@@ -121,6 +121,25 @@ class Setting:
         """The setting as a command has it."""
         return replace(self, **self.by.get(command, {}))
 
+    def variables_of(self, name: str) -> Mapping[str, Reading]:
+        """The environment variables of the setting with this name, in the order in which they count."""
+        own: Mapping[str, Reading] = {PREFIX + name.upper(): str} if self.prefixed else {}
+        return {**own, **self.variables}
+
+    def variable(self, name: str, environment: Mapping[str, str]) -> tuple[str, str] | None:
+        """The environment variable that counts, and its value; None for none.
+
+        Args:
+            name: of the setting.
+            environment: as `os.environ`.
+        """
+        for variable, reading in self.variables_of(name).items():
+            text = environment.get(variable)
+            said = reading(text) if text else None
+            if said is not None:
+                return variable, said
+        return None
+
     @property
     def range(self) -> str:
         """The allowed values, in words."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from taskd_net import limits, sending, upstreams
@@ -66,6 +67,9 @@ def read(text: str, kind: Kind) -> object:
         found = natural(text.strip(), _MOST)
     elif kind is Kind.SWITCH:
         found = _SWITCHES.get(text.strip().lower())
+    elif kind is Kind.SECONDS:
+        with suppress(ValueError):
+            found = float(text)
     return text if found is None else found
 
 

@@ -24,10 +24,10 @@ from taskd_net.body import Body
 from taskd_net.codes import ConfigError, NodeClosed, NodeError
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
-from taskd_net.manager.config import RESET_FILE, STATE_FILE, interval_of_environment, size
+from taskd_net.manager.config import STATE_FILE, size
 from taskd_net.node import Node
 from taskd_net.position import Position
-from taskd_net.recover.place import PORT, clusterd_of_environment
+from taskd_net.recover.place import PORT
 from taskd_net.schema import Group, Kind, settings_of
 from taskd_net.untrusted import shown
 from taskd_net.vocabulary import KEEP_ALIVE
@@ -246,52 +246,34 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
 
     As with TaskD, `PROCESS_RECOVER=on` switches recovery on; `TASKD_PROCESS_ENABLE` alone decides on `taskd_enable`.
     """
+    given = _of_environment() | {name: config[name] for name in _FAULTS if name in config}
     job_id = str(config.get("job_id") or os.environ.get("MINDX_TASK_ID") or "")
     folder = Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH)
-    state = _text("STATE") or str(folder / STATE_FILE)
-    recover = "on" if os.environ.get("PROCESS_RECOVER") == "on" else str(config.get("fault_recover") or "")
     expected = size(_expected(config))
-    return manager.ManagerConfig(
-        job_id=job_id,
-        fault_recover=recover,
-        taskd_enable=os.environ.get("TASKD_PROCESS_ENABLE") != "off",
-        clusterd_addr=_clusterd(config),
-        plugins=str(config.get("plugin_dir") or "") or None,
+    given |= {
+        "job_id": job_id,
+        "fault_recover": "on" if os.environ.get("PROCESS_RECOVER") == "on" else str(config.get("fault_recover") or ""),
+        "clusterd_addr": given.get("clusterd_addr") or _clusterd(config),
+        "plugins": str(config.get("plugin_dir") or "") or None,
         # Without a job there is nothing to tell the states of two by.
-        state=state if job_id else None,
-        state_ca=_text("STATE_CA"),
-        state_key=_text("STATE_KEY"),
-        state_crt=_text("STATE_CRT"),
-        process_interval=interval_of_environment(),
-        reset_file=_text("RESET_FILE") or RESET_FILE,
-        in_place=os.environ.get(arguments.IN_PLACE) == "on",
-        nodes=expected.nodes,
-        processes_per_node=expected.processes,
-        **_of_faults(config),
-    )
+        "state": given.get("state") or str(folder / STATE_FILE) if job_id else None,
+        "nodes": expected.nodes,
+        "processes_per_node": expected.processes,
+    }
+    return manager.ManagerConfig(**given)
 
 
-def _text(name: str) -> str | None:
-    """The text of a variable of ours; None without one."""
-    return os.environ.get(f"{arguments.ENVIRONMENT}{name}") or None
-
-
-def _of_faults(config: Mapping[str, object]) -> dict[str, Any]:
-    """The settings of the fault levels in a checked `config`, else in the environment."""
-    declared, given = settings_of(manager.ManagerConfig), dict[str, object]()
-    for name in _FAULTS:
-        text = os.environ.get(f"{arguments.ENVIRONMENT}{name.upper()}")
-        if name in config:
-            given[name] = config[name]
-        elif text:
-            given[name] = arguments.read(text, declared[name].kind)
-    return given
+def _of_environment() -> dict[str, Any]:
+    """The values of those settings that have a variable in the environment."""
+    return {
+        name: arguments.read(said[1], each.kind)
+        for name, each in settings_of(manager.ManagerConfig).items()
+        if (said := each.variable(name, os.environ)) is not None
+    }
 
 
 def _clusterd(config: Mapping[str, object]) -> str | None:
-    """The address of ClusterD in the environment, else in `cluster_infos`; None where nobody says it."""
-    if (found := clusterd_of_environment()) is not None:
-        return found
+    """The address of ClusterD in `cluster_infos`; None where they have none."""
     infos = config.get("cluster_infos", {})
     for info in infos if isinstance(infos, list) else [infos]:
         if isinstance(info, Mapping) and str(info.get("role")).lower() == "clusterd" and info.get("ip"):

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from taskd_net import ConfigError, limits, logs
 from taskd_net.address import Address
-from taskd_net.schema import PREFIX, Kind, Reading, Setting
+from taskd_net.schema import Kind, Setting
 from taskd_net.untrusted import natural, shown
 
 
@@ -140,10 +140,9 @@ class SettingOption(click.Option):
 
     def __init__(self, name: str, setting: Setting) -> None:
         flag = f"--{name.replace('_', '-')}"
-        own: Mapping[str, Reading] = {PREFIX + name.upper(): str} if setting.prefixed else {}
         self.setting = setting
         self.form = _form(setting)
-        self.variables = {**own, **setting.variables}
+        self.variables = setting.variables_of(name)
         super().__init__(
             [f"{flag}/--no-{flag[2:]}" if setting.kind is Kind.SWITCH else flag, *setting.also],
             type=self.form.param,
@@ -157,12 +156,7 @@ class SettingOption(click.Option):
 
     def variable(self) -> tuple[str, str] | None:
         """The environment variable that counts, and its value; None for none."""
-        for name, reading in self.variables.items():
-            text = os.environ.get(name)
-            said = reading(text) if text else None
-            if said is not None:
-                return name, said
-        return None
+        return self.setting.variable(self.name, os.environ)
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """The value in the environment, for click."""

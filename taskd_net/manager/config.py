@@ -223,11 +223,6 @@ class ManagerConfig(FaultSettings):
         )
 
 
-def interval_of_environment() -> int:
-    """The milliseconds of `TASKD_PROCESS_INTERVAL`, or the default."""
-    return int(_interval(os.environ.get(INTERVAL, "")) or PROCESS_INTERVAL_MS[0])
-
-
 def size(expect: str | None) -> Expected:
     """The size of a job, such as `2x8`; zeros for unknown."""
     return Expected.parse(expect) if expect else Expected(0, 0)

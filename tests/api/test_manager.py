@@ -399,9 +399,32 @@ def test_settings_of_the_fault_levels_come_from_the_config_else_the_environment(
     assert manager._settings({"job_id": "J"}).fault_config is None
 
 
+def test_each_setting_of_a_manager_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "PLUGIN_TIMEOUT": "2.5",
+        "IN_PLACE_TIMEOUT": "90",
+        "PROCESS_INTERVAL": "200",
+        "IN_PLACE": "true",
+        "RESET_FILE": "/reset",
+        "STATE": "/state",
+        "FAULT_REPORTERS": "Agent/7",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(f"TASKD_NET_{name}", value)
+    found = manager._settings({"job_id": "J"})
+    assert (found.plugin_timeout, found.in_place_timeout, found.process_interval) == (2.5, 90.0, 200)
+    assert (found.in_place, found.reset_file, found.state) == (True, "/reset", "/state")
+    assert found.fault_reporters == "Agent/7"
+    monkeypatch.delenv("TASKD_NET_PROCESS_INTERVAL")
+    monkeypatch.setenv("TASKD_PROCESS_INTERVAL", "300")
+    assert manager._settings({"job_id": "J"}).process_interval == 300
+
+
 @pytest.mark.parametrize(
     ("config", "variables", "text"),
     [
+        ({}, {"PLUGIN_TIMEOUT": "61"}, "plugin_timeout is 61.0; expected at most 60.0"),
+        ({}, {"IN_PLACE": "perhaps"}, "in_place is 'perhaps'; expected True or False"),
         ({"fault_config": 5}, {}, "fault_config is 5; expected a path of a folder"),
         ({"fault_mode": "kind"}, {}, "fault_mode is 'kind'; expected 'rescheduling' or 'grace'"),
         ({}, {"LINKDOWN_TIMEOUT": "31"}, "linkdown_timeout is 31; expected a whole number from 1 to 30"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from taskd_net.codes import ConfigError
 from taskd_net.manager import ManagerConfig
-from taskd_net.manager.config import ignored_interval, interval_of_environment, size
+from taskd_net.manager.config import ignored_interval, size
+from taskd_net.schema import settings_of
 
 
 @pytest.mark.parametrize(("value", "recovers"), [("on", True), ("process", True), ("", False), ("off", False)])
@@ -25,7 +27,9 @@ def test_interval_of_the_environment(
     text: str, milliseconds: int, ignored: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKD_PROCESS_INTERVAL", text)
-    assert (interval_of_environment(), ignored_interval()) == (milliseconds, ignored)
+    said = settings_of(ManagerConfig)["process_interval"].variable("process_interval", os.environ)
+    found = int(said[1]) if said else ManagerConfig(job_id="J").process_interval
+    assert (found, ignored_interval()) == (milliseconds, ignored)
 
 
 def test_interval_of_the_configuration_has_bounds() -> None:
