@@ -45,11 +45,13 @@ class Collector:
     Args:
         node: a node that was started.
         loop: the node's event loop.
+        patience: seconds, as `PATIENCE_S`.
     """
 
-    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, node: Node, loop: asyncio.AbstractEventLoop, patience: float = PATIENCE_S) -> None:
         self._node = node
         self._loop = loop
+        self._patience = patience
 
     def collect(self) -> Iterator[Metric]:
         """All metrics. Waits for the node's loop, so it is called in another thread.
@@ -59,7 +61,7 @@ class Collector:
         """
         asked = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
         try:
-            metrics, time, records, job = asked.result(PATIENCE_S)
+            metrics, time, records, job = asked.result(self._patience)
         except (TimeoutError, CancelledError):
             asked.cancel()
             raise TimeoutError("the node's event loop did not answer") from None

@@ -100,9 +100,9 @@ def printable(text: str) -> str:
     return encode_basestring_ascii(text)[1:-1].replace('\\"', '"').replace("\\\\", "\\")
 
 
-def printable_pieces(text: str) -> Iterator[str]:
-    """The pieces of `printable`, for a text of any length."""
-    return map(printable, _cut(text))
+def printable_pieces(text: str, most: int = PIECE_CHARS) -> Iterator[str]:
+    """The pieces of `printable`, for a text of any length. `most`: characters that are escaped in one go."""
+    return map(printable, _cut(text, most))
 
 
 def json_line(value: object, *, compact: bool = False) -> str:
@@ -112,9 +112,12 @@ def json_line(value: object, *, compact: bool = False) -> str:
     return text if text.isprintable() else json.dumps(value, separators=separators)
 
 
-def json_pieces(fields: Mapping[str, object]) -> Iterator[str]:
-    """The pieces of `json_line`, for an object with texts of any length; other values in it are short."""
-    if sum(len(value) for value in fields.values() if isinstance(value, str)) <= PIECE_CHARS:
+def json_pieces(fields: Mapping[str, object], most: int = PIECE_CHARS) -> Iterator[str]:
+    """The pieces of `json_line`, for an object with texts of any length; other values in it are short.
+
+    `most`: characters that are escaped in one go.
+    """
+    if sum(len(value) for value in fields.values() if isinstance(value, str)) <= most:
         yield json_line(fields)
         return
     before = "{"
@@ -122,7 +125,7 @@ def json_pieces(fields: Mapping[str, object]) -> Iterator[str]:
         yield f"{before}{json_line(name)}: "
         if isinstance(value, str):
             yield '"'
-            yield from (json_line(piece)[1:-1] for piece in _cut(value))
+            yield from (json_line(piece)[1:-1] for piece in _cut(value, most))
             yield '"'
         else:
             yield json_line(value)
@@ -130,8 +133,8 @@ def json_pieces(fields: Mapping[str, object]) -> Iterator[str]:
     yield "}"
 
 
-def _cut(text: str) -> Iterator[str]:
-    return (text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS))
+def _cut(text: str, most: int) -> Iterator[str]:
+    return (text[at : at + most] for at in range(0, len(text), most))
 
 
 class _Escapes(dict[int, str]):

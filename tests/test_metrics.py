@@ -160,7 +160,6 @@ async def test_scrape_of_a_node_that_does_not_answer_is_refused(mesh: Mesh, monk
     async def hang(_: Collector) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("taskd_net.metrics.PATIENCE_S", 0.05)
     monkeypatch.setattr(Collector, "_read", hang)
     async with MetricsServer(await mesh.mgr(), ANY) as server:
         url = f"http://{server.address}/metrics"
@@ -168,10 +167,9 @@ async def test_scrape_of_a_node_that_does_not_answer_is_refused(mesh: Mesh, monk
             await asyncio.to_thread(urllib.request.urlopen, url, None, PATIENCE_S)
 
 
-async def test_a_loop_that_stands_still_is_not_waited_for_for_ever(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_stands_still_is_not_waited_for_for_ever(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    monkeypatch.setattr("taskd_net.metrics.PATIENCE_S", 0.05)
-    collector = Collector(mgr, asyncio.get_running_loop())
+    collector = Collector(mgr, asyncio.get_running_loop(), 0.05)
     # This is the loop's own thread: it does nothing else meanwhile.
     with pytest.raises(TimeoutError, match="the node's event loop did not answer"):
         list(collector.collect())

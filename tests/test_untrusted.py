@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import taskd_net
-from taskd_net import untrusted
 from taskd_net.untrusted import (
     SHOWN_CHARS,
     json_line,
@@ -130,12 +129,10 @@ def test_any_text_becomes_one_printable_line(text: str) -> None:
 @given(st.text(st.characters(exclude_categories=()), max_size=20), st.integers(1, 5))
 @example(HOSTILE, 1)
 def test_pieces_of_a_text_are_its_line(text: str, size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(untrusted, "PIECE_CHARS", size)
-        assert "".join(printable_pieces(text)) == printable(text)
-        fields = {"sync": True, "body": text, "time": 1, "end": text}
-        assert json.loads("".join(json_pieces(fields))) == fields
-        assert "".join(json_pieces({"body": text[:size]})) == json_line({"body": text[:size]})
+    assert "".join(printable_pieces(text, size)) == printable(text)
+    fields = {"sync": True, "body": text, "time": 1, "end": text}
+    assert json.loads("".join(json_pieces(fields, size))) == fields
+    assert "".join(json_pieces({"body": text[:size]}, size)) == json_line({"body": text[:size]})
 
 
 # ---- nobody else
