@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import COMMANDS, SETTINGS
+from taskd_net.schema import Kind
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -230,51 +231,46 @@ def test_a_declaration_differs_only_for_commands_that_have_the_setting() -> None
         assert set(setting.by) <= set(setting.of) <= set(COMMANDS), name
 
 
+def another(option: SettingOption) -> Any:
+    """A value in the range of a setting, by its declaration; for most another one than the default."""
+    setting = option.setting
+    match setting.kind:
+        case Kind.WHOLE | Kind.RANK:
+            return setting.least + 1
+        case Kind.PERIOD | Kind.SECONDS:
+            return 42.0
+        case Kind.SWITCH:
+            return not setting.default
+        case Kind.CHOICE:
+            # Another identity needs certificates.
+            return setting.default if option.name == "identity" else list(setting.choices)[-1]
+        case _:
+            return SAMPLES[setting.kind]
+
+
+SAMPLES: Final = {
+    **dict.fromkeys((Kind.ADDRESS, Kind.ADDRESSES, Kind.PORT), "[::1]:42"),
+    **dict.fromkeys((Kind.FILE, Kind.FOLDER, Kind.TEXT), "x"),
+    Kind.POSITION: "Worker/0/0",
+    Kind.POSITIONS: "Agent/7,Worker/0/3",
+    Kind.SIZE: "4x8",
+}
+
+
 def test_every_setting_can_be_given_in_the_file_and_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values: dict[str, Any] = {"listen": "h:1", "upstream": "h:1", "as": "Worker/0/0", "links": "tasknet", "mtype": "x"}
-    values |= {
-        "log_path": "x",
-        "log_file": "x",
-        "log_file_level": "ERROR",
-        "log_std_level": "DEBUG",
-        "log_stdout": False,
-    }
-    values |= {"enable_tls": True, "ca": "c", "server_key": "k", "server_crt": "s", "server_name": "n"}
-    values |= {"client_key": "k", "client_crt": "s", "plain_listen": "[::1]:1", "direct_listen": "h:2"}
-    values |= {"link_bytes": 9_000_000, "at": "h:1", "tracing": True, "record": "r"}
-    values |= {"identity": "position", "job": "j", "expect": "4x8", "metrics_port": "127.0.0.1:42"}
-    values |= {"http_port": "127.0.0.1:42", "allowed_host": "node", "docs_url": "https://docs.example"}
-    values |= {"state_ca": "c", "state_key": "k", "state_crt": "s"}
-    values |= {"job_id": "J", "fault_recover": "on", "plugins": "p", "state": "s", "reset_file": "r"}
-    values |= {
-        "fault_config": "f",
-        "fault_devices": "d",
-        "fault_separated": "l",
-        "fault_on_reset": "h",
-        "fault_reporters": "Agent/7,Worker/0/3",
-        "linkdown_timeout": 7,
-    }
-    values |= {
-        "fault_watch": False,
-        "fault_edition": "current",
-        "fault_mode": "grace",
-        "fault_job": "inference",
-        "sub_health": "hotSwitch",
-    }
-    values |= {"process_interval": 142, "clusterd_addr": "h:8899", "taskd_enable": False, "in_place": True}
-    values |= {"child_bytes": 9_000_000, "total_bytes": 36_000_000}
     path = tmp_path / "all.toml"
-    for command, settings in COMMANDS.items():
-        path.write_text("\n".join(f"{s.name} = {json.dumps(values.get(s.name, 42))}" for s in settings))
+    for command, options in COMMANDS.items():
+        values = {option.name: another(option) for option in options}
+        path.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()))
         in_force = settings_of(command, "--config", str(path))
         assert {name: said[:2] for name, said in in_force.items()} == {
-            setting.name: (values.get(setting.name, 42), "file") for setting in settings
+            name: (value, "file") for name, value in values.items()
         }
-        for setting in settings:
-            variable = next(iter(setting.variables))
-            monkeypatch.setenv(variable, str(values.get(setting.name, 42)))
-            assert settings_of(command, "--config", str(path))[setting.name][1:] == ("environment", variable)
+        for option in options:
+            variable = next(iter(option.variables))
+            monkeypatch.setenv(variable, str(values[option.name]))
+            assert settings_of(command, "--config", str(path))[option.name][1:] == ("environment", variable)
             monkeypatch.delenv(variable)
-        assert [param for param in group.commands[command].params if isinstance(param, SettingOption)] == list(settings)
+        assert [param for param in group.commands[command].params if isinstance(param, SettingOption)] == list(options)
