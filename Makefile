@@ -36,7 +36,7 @@ STATE = ledger document job_document rates series events history
 AGENT = agent_messages duties plans supervision
 # The launcher without a Manager.
 RESET = machine reset
-CORE = taskd_net.core taskd_net.jobs taskd_net.faults taskd_net.position taskd_net.codes taskd_net.mesh_errors taskd_net.states taskd_net.expect $(STATE:%=taskd_net.observe.%) \
+CORE = taskd_net.core taskd_net.jobs taskd_net.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.mesh_errors taskd_net.base.states taskd_net.base.expect $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.api.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import google.protobuf
 
 from taskd_net import Message, Position
+from taskd_net.base.position import Destination
 from taskd_net.core.frame import Frame
-from taskd_net.position import Destination
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import read_batch, write_batch

@@ -18,11 +18,11 @@ from benchmarks.job_crowd import Crowd
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
 from taskd_net import Node, NodeConfig, Position
+from taskd_net.base.vocabulary import RESTART_ALL
 from taskd_net.faults import editions
 from taskd_net.faults.events import FaultEvent, FaultKind
 from taskd_net.faults.rules import CODES_FILE, POLL_FILE
 from taskd_net.jobs.device_reports import DeviceReport
-from taskd_net.vocabulary import RESTART_ALL
 
 EVENTS: Final = 500
 CHANGES: Final = 30

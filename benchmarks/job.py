@@ -20,10 +20,10 @@ from benchmarks.job_crowd import AGENTS, AGENTS_OF_A_PROXY, WORKERS, Crowd, faul
 from benchmarks.measures import Bench
 from benchmarks.processes import ROOT
 from benchmarks.systems import OURS
-from taskd_net.environment import wanted
+from taskd_net.base.environment import wanted
+from taskd_net.base.vocabulary import EXIT, RESTART_ALL
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.vocabulary import EXIT, RESTART_ALL
 
 REST_S: Final = 8.0
 """Seconds of a measurement of CPU time."""

@@ -10,9 +10,8 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net import Node, NodeConfig, Position, Retry
-from taskd_net.body import Body
-from taskd_net.jobs.events import Reported
-from taskd_net.vocabulary import (
+from taskd_net.base.body import Body
+from taskd_net.base.vocabulary import (
     AGENT_REGISTERS,
     FAULT,
     INCARNATION,
@@ -24,6 +23,7 @@ from taskd_net.vocabulary import (
     STATUS,
     WORKER_REGISTERS,
 )
+from taskd_net.jobs.events import Reported
 
 AGENTS: Final = 1000
 WORKERS: Final = 8

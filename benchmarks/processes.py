@@ -18,8 +18,8 @@ import psutil
 
 from benchmarks.member import Loaded, Started
 from benchmarks.systems.member import Spec
+from taskd_net.base.environment import wanted
 from taskd_net.demo.process import CLOSE_S
-from taskd_net.environment import wanted
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ANSWER_S: Final = 120.0

@@ -18,10 +18,10 @@ from benchmarks.job import managed as idle
 from benchmarks.job_crowd import Agent, Crowd
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
-from taskd_net.address import Address
+from taskd_net.base.address import Address
+from taskd_net.base.vocabulary import STOP_RANKS
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
-from taskd_net.vocabulary import STOP_RANKS
 
 JOB: Final = "bench"
 

@@ -29,6 +29,7 @@ import psutil
 import uvloop
 
 from taskd_net import Position  # before grpc, because it sets grpc's environment
+from taskd_net.base.states import State
 from taskd_net.core.acks import Awaited
 from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Frame
@@ -39,11 +40,10 @@ from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
-from taskd_net.states import State
 from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip
-from taskd_net import limits
+from taskd_net.base import limits
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -202,7 +202,7 @@ async def mgr(nodes: int, seconds: float) -> dict[str, Any]:
     """The cost of a mesh of this size for its Mgr."""
     proxies = nodes // (BELOW + 1)
     code = (
-        "import asyncio, sys\nfrom taskd_net import Node, NodeConfig\nfrom taskd_net.times import Times\n"
+        "import asyncio, sys\nfrom taskd_net import Node, NodeConfig\nfrom taskd_net.base.times import Times\n"
         "async def main():\n"
         " async with Node(NodeConfig.mgr(listen='127.0.0.1:0'), times=Times(registration_hold=3600.0)) as node:\n"
         "  print(node.address, flush=True)\n  await asyncio.Event().wait()\n"

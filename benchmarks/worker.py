@@ -17,7 +17,7 @@ from benchmarks.measures import SMALL, Bench
 from benchmarks.processes import ROOT, BenchFailed
 from benchmarks.systems import DIRECT, OURS
 from benchmarks.trainee import Cost
-from taskd_net.environment import wanted
+from taskd_net.base.environment import wanted
 
 IDLE_SETTLES: Final = 5
 """Factor on the settling time for CPU at rest: 10 s, so that rare wake-ups count."""

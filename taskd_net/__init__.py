@@ -4,13 +4,13 @@
 script, a launcher or a job uses the calls of TaskD, `init_taskd_worker` and so on. All errors are `TaskdNetError`s.
 """
 
-from taskd_net.environment import prepare
+from taskd_net.base.environment import prepare
 
 prepare()  # before anything imports grpc
 
 from typing import TYPE_CHECKING
 
-from taskd_net.exports import late
+from taskd_net.base.exports import late
 from taskd_net.version import __version__
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
         start_taskd_manager,
         start_taskd_worker,
     )
-    from taskd_net.blocking import BlockingNode
-    from taskd_net.codes import (
+    from taskd_net.base.codes import (
         ArgumentError,
         ArgumentTypeError,
         Code,
@@ -47,15 +46,16 @@ if TYPE_CHECKING:
         NodeTimeout,
         TaskdNetError,
     )
+    from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
+    from taskd_net.base.peer_limits import Limits
+    from taskd_net.base.position import Position, Role
+    from taskd_net.blocking import BlockingNode
     from taskd_net.config import NodeConfig
     from taskd_net.core.decisions import Statistics
     from taskd_net.core.frame import Ack, Failure
-    from taskd_net.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
     from taskd_net.node import Node
     from taskd_net.observe.probe_codec import Echo
     from taskd_net.observe.records import Mesh
-    from taskd_net.peer_limits import Limits
-    from taskd_net.position import Position, Role
     from taskd_net.retry import Retry
     from taskd_net.tls.files import Tls
     from taskd_net.wire.codec import Message
@@ -138,7 +138,7 @@ _HOMES = {
         "start_taskd_worker",
     ),
     "taskd_net.blocking": ("BlockingNode",),
-    "taskd_net.codes": (
+    "taskd_net.base.codes": (
         "ArgumentError",
         "ArgumentTypeError",
         "Code",
@@ -152,17 +152,17 @@ _HOMES = {
     "taskd_net.config": ("NodeConfig",),
     "taskd_net.core.decisions": ("Statistics",),
     "taskd_net.core.frame": ("Ack", "Failure"),
-    "taskd_net.mesh_errors": ("MeshError", "NetworkError", "ReceiverError", "SenderError"),
+    "taskd_net.base.mesh_errors": ("MeshError", "NetworkError", "ReceiverError", "SenderError"),
     "taskd_net.node": ("Node",),
     "taskd_net.observe.probe_codec": ("Echo",),
     "taskd_net.observe.records": ("Mesh",),
-    "taskd_net.peer_limits": ("Limits",),
-    "taskd_net.position": ("Position", "Role"),
+    "taskd_net.base.peer_limits": ("Limits",),
+    "taskd_net.base.position": ("Position", "Role"),
     "taskd_net.retry": ("Retry",),
     "taskd_net.tls.files": ("Tls",),
     "taskd_net.wire.codec": ("Message",),
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
-    # The documents write `taskd_net.logs.start`.
+    # The documents write `taskd_net.base.logs.start`.
     __getattr__ = late(globals(), _HOMES, submodules=("api", "logs"))

@@ -14,8 +14,8 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import descriptors, fork, standard_files, threads
-from taskd_net.codes import NodeError
+from taskd_net.base import descriptors, fork, standard_files, threads
+from taskd_net.base.codes import NodeError
 
 
 class Background:

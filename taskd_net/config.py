@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
 
-from taskd_net import limits, upstreams
-from taskd_net.address import Address
-from taskd_net.codes import ArgumentTypeError, ConfigError, Refusal
+from taskd_net.base import limits, upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ArgumentTypeError, ConfigError, Refusal
+from taskd_net.base.expect import Expected
+from taskd_net.base.peer_limits import DEFAULT, Limits
+from taskd_net.base.position import Position, Role, require_node
+from taskd_net.base.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
+from taskd_net.base.untrusted import shown
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.expect import Expected
 from taskd_net.links.registry import KINDS
-from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Position, Role, require_node
-from taskd_net.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
 from taskd_net.tls.files import Tls
-from taskd_net.untrusted import shown
 
 AUTO: Final = "auto"
 OFF: Final = "off"

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from taskd_net.base.logger import get_logger
+from taskd_net.base.position import Position
+from taskd_net.base.times import TIMES, Times
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
@@ -29,9 +32,6 @@ from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
-from taskd_net.logger import get_logger
-from taskd_net.position import Position
-from taskd_net.times import TIMES, Times
 
 if TYPE_CHECKING:
     from datetime import datetime

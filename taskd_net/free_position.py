@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.chance import chance
-from taskd_net.codes import ConfigError
-from taskd_net.position import TOOL_NODES, Position, tool_ranks
+from taskd_net.base.chance import chance
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import TOOL_NODES, Position, tool_ranks
 from taskd_net.tls.files import Tls
 
 _FREE_RANKS: Final = range(1_000_000_000, 2_000_000_000)

@@ -6,9 +6,11 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from taskd_net import fork, limits, sending, standard_files, unfit
-from taskd_net.address import Address
-from taskd_net.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
+from taskd_net import sending
+from taskd_net.base import fork, limits, standard_files, unfit
+from taskd_net.base.address import Address
+from taskd_net.base.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
+from taskd_net.base.times import TIMES, Times
 from taskd_net.config import AUTO, NodeConfig, require_config
 from taskd_net.driver import Driver
 from taskd_net.links import registry
@@ -17,7 +19,6 @@ from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
 from taskd_net.retry import Backoff
 from taskd_net.sending import Sender, seconds
-from taskd_net.times import TIMES, Times
 from taskd_net.transport import grpc_threads
 from taskd_net.transport.absence import Absence
 from taskd_net.transport.join import Joiner

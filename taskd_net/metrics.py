@@ -12,8 +12,10 @@ from concurrent.futures import CancelledError
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import Role
+from taskd_net.base.states import State
 from taskd_net.core.link_counters import LinkCounters
 from taskd_net.job_metrics import job_metrics
 from taskd_net.job_view import JobView
@@ -22,8 +24,6 @@ from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
-from taskd_net.position import Role
-from taskd_net.states import State
 from taskd_net.version import __version__
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from taskd_net import fork, limits
-from taskd_net.codes import ArgumentTypeError, NodeClosed, NodeError, NodeForked, Refusal
+from taskd_net.base import fork, limits
+from taskd_net.base.codes import ArgumentTypeError, NodeClosed, NodeError, NodeForked, Refusal
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import shown
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.lifecycle import Lifecycle
-from taskd_net.position import Position
 from taskd_net.retry import Retry
-from taskd_net.untrusted import shown
 from taskd_net.window import Window, send_all
 from taskd_net.wire.codec import Message, read_message
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import limits, threads
-from taskd_net.bounded_file import read_file
-from taskd_net.codes import ArgumentError
-from taskd_net.logger import get_logger
+from taskd_net.base import limits, threads
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.logger import get_logger
+from taskd_net.base.untrusted import json_value, shown
+from taskd_net.base.waiting import End
 from taskd_net.profiling_domains import ProfilingSwitch
-from taskd_net.untrusted import json_value, shown
-from taskd_net.waiting import End
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the profiling switch, as TaskD's, and for reading it at most."""

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from taskd_net.base.codes import NodeClosed, TaskdNetError
+from taskd_net.base.logger import get_logger
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import NodeClosed, TaskdNetError
-from taskd_net.logger import get_logger
 from taskd_net.node import Node
 from taskd_net.wire.codec import Message
 

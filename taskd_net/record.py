@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from taskd_net.bounded_file import open_to_write
-from taskd_net.codes import ConfigError
+from taskd_net.base.bounded_file import open_to_write
+from taskd_net.base.codes import ConfigError
 
 
 class Record:

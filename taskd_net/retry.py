@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.chance import chance
-from taskd_net.codes import ArgumentError, ArgumentTypeError
+from taskd_net.base import limits
+from taskd_net.base.chance import chance
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError
+from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Ack
-from taskd_net.untrusted import shown
 
 ATTEMPTS: Final = 16
 """Times that a message is sent at most, by default: with pauses of half a second on average, some 7 s of refusals, the

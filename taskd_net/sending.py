@@ -7,15 +7,15 @@ import math
 import os
 import time
 
-from taskd_net import fork, limits
-from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, NodeForked, Refusal
+from taskd_net.base import fork, limits
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError, Code, NodeClosed, NodeForked, Refusal
+from taskd_net.base.position import Position, destination
+from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Ack
 from taskd_net.core.uuids import Uuids
 from taskd_net.driver import Driver
 from taskd_net.links.answers import awaited
-from taskd_net.position import Position, destination
 from taskd_net.retry import Retry, require_retry
-from taskd_net.untrusted import shown
 from taskd_net.wire.codec import Message, write_message
 
 

@@ -23,8 +23,8 @@ from typing import Any, Final, Self, TypeAlias, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
 
 BYTES_PER_S: Final = 20_000_000
 """Bytes a second of a status page, to all its browsers together: sixteen whole trees of 2,000 nodes."""

@@ -251,7 +251,7 @@ def _become(request: Mapping[str, Any]) -> None:
 
 def _prepare_grpc(request: Mapping[str, Any]) -> None:
     """Set the variables of gRPC, which reads them with its first channel or server."""
-    from taskd_net import environment
+    from taskd_net.base import environment
 
     grpc = sys.modules.pop("grpc")
     environment._SET_HERE.clear()

@@ -14,8 +14,8 @@ import threading
 import warnings
 from pathlib import Path
 
-from taskd_net import logs
-from taskd_net.logger import get_logger
+from taskd_net.base import logs
+from taskd_net.base.logger import get_logger
 
 CHILD_S = 20
 SIDE_BY_SIDE = 4

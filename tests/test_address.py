@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
 
 
 @pytest.mark.parametrize(

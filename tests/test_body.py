@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import ArgumentError
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 
 
 @given(st.text(), st.integers(), st.text(), st.dictionaries(st.text(), st.text()))

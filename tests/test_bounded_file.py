@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.bounded_file import open_to_write, read_file
+from taskd_net.base.bounded_file import open_to_write, read_file
 
 
 def test_file_with_its_mode(tmp_path: Path) -> None:

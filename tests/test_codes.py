@@ -25,10 +25,10 @@ from taskd_net import (
     ReceiverError,
     SenderError,
     TaskdNetError,
-    codes,
 )
 from taskd_net.api.failed_calls import Malformed
-from taskd_net.codes import Refusal, describe
+from taskd_net.base import codes
+from taskd_net.base.codes import Refusal, describe
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
 from taskd_net.faults.rules import Problem, RulesRefused

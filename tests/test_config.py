@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from taskd_net import ConfigError, NodeConfig, Position, limits
+from taskd_net import ConfigError, NodeConfig, Position
+from taskd_net.base import limits
+from taskd_net.base.peer_limits import DEFAULT
+from taskd_net.base.times import TIMES
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import ROUTES, ROUTES_SLICE
-from taskd_net.peer_limits import DEFAULT
-from taskd_net.times import TIMES
 from taskd_net.tls.files import Tls
 
 

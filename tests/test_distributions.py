@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.distributions import COMPAT, owners, require_alone
+from taskd_net.base.distributions import COMPAT, owners, require_alone
 
 pytestmark = pytest.mark.oldest
 

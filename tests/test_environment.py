@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from taskd_net.environment import SWITCH
+from taskd_net.base.environment import SWITCH
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -121,7 +121,7 @@ def test_grpc_does_not_print_every_handshake_that_fails(said: str | None, left: 
 
 @pytest.mark.parametrize(("said", "left"), [(None, "NONE"), ("ERROR", "ERROR"), ("", "")])
 def test_command_line_silences_grpc_unless_the_user_has_said_more(said: str | None, left: str) -> None:
-    script = "import os, taskd_net; from taskd_net.environment import silence; silence()"
+    script = "import os, taskd_net; from taskd_net.base.environment import silence; silence()"
     clean = {key: value for key, value in os.environ.items() if not key.startswith("GRPC_")}
     env = clean if said is None else {**clean, "GRPC_VERBOSITY": said}
     done = subprocess.run(

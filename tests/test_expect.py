@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import ConfigError, Position
-from taskd_net.expect import Expected
+from taskd_net.base.expect import Expected
 
 
 def expected(size: str, *present: str, below: str = "Mgr") -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import taskd_net
-from taskd_net import fork
+from taskd_net.base import fork
 
 pytestmark = pytest.mark.oldest
 

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, NodeTimeout, handlers
+from taskd_net import BlockingNode, NodeConfig, NodeTimeout
 from taskd_net.api import destroy_taskd_worker, init_taskd_worker, send_to_manager
-from taskd_net.logger import get_logger
+from taskd_net.base import handlers
+from taskd_net.base.logger import get_logger
 
 SOON = 10.0
 

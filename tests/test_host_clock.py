@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from taskd_net.host_clock import HostClock
+from taskd_net.base.host_clock import HostClock
 
 
 def test_it_runs_evenly_until_it_is_told_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:

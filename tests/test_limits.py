@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.core import admission, router
 
 PACKAGE: Final = Path(limits.__file__).parent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.log_budget import LogBudget
+from taskd_net.base import limits
+from taskd_net.base.log_budget import LogBudget
 
 pytestmark = pytest.mark.oldest
 

@@ -9,8 +9,9 @@ import pytest
 from structlog.processors import JSONRenderer
 from structlog.stdlib import ProcessorFormatter
 
-from taskd_net import Position, limits, logger
-from taskd_net.logger import Event, get_logger
+from taskd_net import Position
+from taskd_net.base import limits, logger
+from taskd_net.base.logger import Event, get_logger
 
 
 def test_an_event_is_one_logfmt_line_for_a_handler_that_knows_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from _pytest.logging import LogCaptureHandler
 
-from taskd_net import ConfigError, limits, logs
-from taskd_net.logger import get_logger
+from taskd_net import ConfigError
+from taskd_net.base import limits, logs
+from taskd_net.base.logger import get_logger
 
 pytestmark = pytest.mark.oldest
 
@@ -187,7 +188,7 @@ def test_handler_and_level_on_our_logger_stay(tmp_path: Path, capsys: pytest.Cap
 
 def test_without_start_nothing_is_added() -> None:
     code = (
-        "import logging, taskd_net.logs; from taskd_net.logger import get_logger; get_logger().info('quiet');"
+        "import logging, taskd_net.base.logs; from taskd_net.base.logger import get_logger; get_logger().info('quiet');"
         "assert not logging.getLogger('taskd_net').handlers and not logging.getLogger().handlers"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -282,8 +283,9 @@ def test_20_000_forked_children_log_while_threads_of_the_parent_do(tmp_path: Pat
 FULL_DISK = """
 import json, os, resource, sys
 from pathlib import Path
-from taskd_net import limits, logs
-from taskd_net.logger import get_logger
+from taskd_net.base import limits
+from taskd_net.base import logs
+from taskd_net.base.logger import get_logger
 
 limits.LOG_FILE_BYTES = 3000
 limits.LOG_PEER_LINES = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Code, MeshError, NetworkError, Position, ReceiverError, SenderError
-from taskd_net.codes import describe
-from taskd_net.mesh_errors import error_for
+from taskd_net.base.codes import describe
+from taskd_net.base.mesh_errors import error_for
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from taskd_net import ConfigError, Limits, NodeConfig, limits
-from taskd_net.peer_limits import DEFAULT
-from taskd_net.schema import settings_of
+from taskd_net import ConfigError, Limits, NodeConfig
+from taskd_net.base import limits
+from taskd_net.base.peer_limits import DEFAULT
+from taskd_net.base.schema import settings_of
 
 WHOLE = [field.name for field in fields(Limits) if field.name != "registration_time"]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
-from taskd_net import position as position_module
-from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
-from taskd_net.position import (
+from taskd_net.base import limits
+from taskd_net.base import position as position_module
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError, Code, Refusal
+from taskd_net.base.position import (
     ALL,
     TOOL_NODES,
     Destination,

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 import pytest
 
 from taskd_net import profiling_switch
-from taskd_net.bounded_file import Content, read_file
-from taskd_net.codes import ArgumentError
+from taskd_net.base.bounded_file import Content, read_file
+from taskd_net.base.codes import ArgumentError
 from taskd_net.jobs.events import ProfilingSwitch
 from taskd_net.profiling_switch import REST_S, SWITCH_BYTES, SwitchFile, SwitchWatch, read_switch
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from taskd_net.codes import NodeClosed
-from taskd_net.position import Position
+from taskd_net.base.codes import NodeClosed
+from taskd_net.base.position import Position
 from taskd_net.reading import Reading, Unreadable
 from taskd_net.wire.codec import Message
 

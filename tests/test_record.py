@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.core.replay import replay
 from taskd_net.driver import Driver
 from tests.cli.processes import PATIENCE_S

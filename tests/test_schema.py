@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from taskd_net import ConfigError
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.schema import Kind, Setting, described, require_all, setting, settings_of
 from taskd_net.config import NodeConfig
-from taskd_net.peer_limits import Limits
-from taskd_net.schema import Kind, Setting, described, require_all, setting, settings_of
 from taskd_net.tls.files import Tls
 
 

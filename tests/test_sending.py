@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from taskd_net import Ack, ArgumentError, Code, Node, NodeClosed, NodeConfig, Position, Retry, limits
-from taskd_net.codes import ArgumentTypeError
+from taskd_net import Ack, ArgumentError, Code, Node, NodeClosed, NodeConfig, Position, Retry
+from taskd_net.base import limits
+from taskd_net.base.codes import ArgumentTypeError
 from taskd_net.sending import Sender
 from tests.peers.mesh import Mesh, soon
 

@@ -6,8 +6,9 @@ import ast
 import re
 from pathlib import Path
 
-from taskd_net import Position, states
-from taskd_net.states import State, end_of
+from taskd_net import Position
+from taskd_net.base import states
+from taskd_net.base.states import State, end_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

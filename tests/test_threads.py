@@ -10,7 +10,8 @@ import threading
 
 import pytest
 
-from taskd_net import BlockingNode, Node, NodeConfig, NodeError, threads
+from taskd_net import BlockingNode, Node, NodeConfig, NodeError
+from taskd_net.base import threads
 
 pytestmark = pytest.mark.oldest
 

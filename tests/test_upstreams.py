@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import ConfigError, NodeConfig, upstreams
-from taskd_net.address import Address
-from taskd_net.upstreams import Rounds, parse
+from taskd_net import ConfigError, NodeConfig
+from taskd_net.base import upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.upstreams import Rounds, parse
 
 
 def test_addresses_are_read_in_their_order() -> None:

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import waiting
-from taskd_net.waiting import HANDLER_LATE_S, taken
+from taskd_net.base import waiting
+from taskd_net.base.waiting import HANDLER_LATE_S, taken
 from tests.polling import PATIENCE_S
 
 MAIN = threading.main_thread().ident

@@ -9,7 +9,8 @@ from typing import Literal
 
 import pytest
 
-from taskd_net import Ack, ArgumentError, Code, Node, NodeConfig, Position, Retry, limits
+from taskd_net import Ack, ArgumentError, Code, Node, NodeConfig, Position, Retry
+from taskd_net.base import limits
 from taskd_net.window import Window, send_all
 from tests.peers.mesh import Mesh, soon
 

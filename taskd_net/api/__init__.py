@@ -7,7 +7,7 @@ job runs. All may be called from any thread, and again after the `destroy_…` o
 
 from typing import TYPE_CHECKING
 
-from taskd_net.exports import late
+from taskd_net.base.exports import late
 
 if TYPE_CHECKING:
     from taskd_net.api.agent import destroy_taskd_agent, init_taskd_agent, register_func, start_taskd_agent
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         send_to_manager,
         start_taskd_worker,
     )
-    from taskd_net.body import Body
+    from taskd_net.base.body import Body
 
 __all__ = [
     "Body",
@@ -71,7 +71,7 @@ _HOMES = {
         "start_taskd_worker",
     ),
     "taskd_net.api.watcher": ("DeviceWatcher",),
-    "taskd_net.body": ("Body",),
+    "taskd_net.base.body": ("Body",),
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here

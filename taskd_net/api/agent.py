@@ -20,7 +20,6 @@ from queue import SimpleQueue
 from typing import Any, Final
 from uuid import uuid4
 
-from taskd_net import vocabulary
 from taskd_net.api import agent_settings, arguments, plans
 from taskd_net.api.agent_events import (
     Commanded,
@@ -48,12 +47,13 @@ from taskd_net.api.pytorch import PyTorchWorkers
 from taskd_net.api.receiver import Terms, from_mgr, read_body
 from taskd_net.api.reporting import REGISTER_EVERY_S, RETRY_S
 from taskd_net.api.supervision import Supervisor, Times
+from taskd_net.base import vocabulary
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.waiting import taken
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.node import Node
 from taskd_net.reading import Reading
-from taskd_net.waiting import taken
 from taskd_net.wire.codec import Message
 
 LOOK_S: Final = 1.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from taskd_net.api.agent_messages import Command
 from taskd_net.api.plans import Call, Leave, Return
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 
 # ---- events
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net import vocabulary
-from taskd_net.body import Body
-from taskd_net.codes import ArgumentError
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import json_value, natural, shown
 from taskd_net.jobs.traffic import read_count
-from taskd_net.untrusted import json_value, natural, shown
 
 _MOST: Final = 2**31 - 1
 

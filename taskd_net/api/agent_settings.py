@@ -10,9 +10,9 @@ from typing import Final
 from taskd_net.api import arguments
 from taskd_net.api.member import log
 from taskd_net.api.plans import MindSporePlans
-from taskd_net.codes import ArgumentError, ConfigError
+from taskd_net.base.codes import ArgumentError, ConfigError
+from taskd_net.base.untrusted import natural, shown
 from taskd_net.faults.events import device_name
-from taskd_net.untrusted import natural, shown
 
 FAULT_TIMEOUT_S: Final = (300, 600)
 """Least and greatest seconds of `TASKD_REPORT_FAULT_TIMEOUT`; outside it is off, as in TaskD's Agents."""

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import limits, sending, upstreams
-from taskd_net.address import Address
-from taskd_net.codes import ArgumentError, ConfigError
-from taskd_net.position import RANK_CHARS
-from taskd_net.schema import Kind
+from taskd_net import sending
+from taskd_net.base import limits, upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ArgumentError, ConfigError
+from taskd_net.base.position import RANK_CHARS
+from taskd_net.base.schema import Kind
+from taskd_net.base.untrusted import natural, shown
 from taskd_net.tls import files as tls_files
 from taskd_net.tls.files import Tls
-from taskd_net.untrusted import natural, shown
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601

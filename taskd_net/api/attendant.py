@@ -11,14 +11,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from taskd_net import threads
 from taskd_net.api import devices
 from taskd_net.api.duties import Action, Answer, Duties, Ignored, Outcome, Run, keep_alive
 from taskd_net.api.member import log
 from taskd_net.api.outbox import Heartbeat, Outbox
+from taskd_net.base import threads
+from taskd_net.base.body import Body
+from taskd_net.base.codes import NodeError
 from taskd_net.blocking import BlockingNode
-from taskd_net.body import Body
-from taskd_net.codes import NodeError
 from taskd_net.node import Node
 
 BEAT_S: Final = 1.0

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from taskd_net.api.duties import DeviceCall, Outcome, SwitchNic
 from taskd_net.api.member import log
-from taskd_net.untrusted import natural
+from taskd_net.base.untrusted import natural
 
 _SWITCHES: Final = {
     "pt": "torch_npu.npu:_comm_switch_nic",

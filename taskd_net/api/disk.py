@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskd_net import limits, logs, threads
 from taskd_net.api.member import log
-from taskd_net.position import is_rank
-from taskd_net.waiting import End
+from taskd_net.base import limits, logs, threads
+from taskd_net.base.position import is_rank
+from taskd_net.base.waiting import End
 
 PRUNE_S: Final = 60.0
 """Seconds between two looks at the profiling folder: how long it may be above its bound."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from taskd_net import vocabulary
-from taskd_net.body import Body
-from taskd_net.codes import ArgumentError
-from taskd_net.limits import SWITCH_NIC_S
-from taskd_net.untrusted import json_value, natural, shown
-from taskd_net.vocabulary import ACTION, KEEP_ALIVE, STATUS
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.limits import SWITCH_NIC_S
+from taskd_net.base.untrusted import json_value, natural, shown
+from taskd_net.base.vocabulary import ACTION, KEEP_ALIVE, STATUS
 
 CALLS_WAITING: Final = 8
 """Switches of cards and stress tests that a Worker has at a time, as many as its inbox; more are answered as failed."""

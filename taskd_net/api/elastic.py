@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from taskd_net import logs
+from taskd_net.base import logs
 
 LOG_PATH: Final = "ELASTIC_LOG_PATH"
 RECOVER: Final = "ELASTIC_PROCESS_RECOVER_ENABLE"

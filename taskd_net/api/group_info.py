@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from taskd_net.api.disk import MOUNTED
 from taskd_net.api.member import documented, log
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import shown
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 
 BASE: Final = "GROUP_BASE_DIR"
 JOB: Final = "MINDX_TASK_ID"

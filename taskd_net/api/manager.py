@@ -16,22 +16,23 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
-from taskd_net import logs, manager
+from taskd_net import manager
 from taskd_net.api import arguments
 from taskd_net.api.member import Once, Refused, Slot, documented
+from taskd_net.base import logs
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ConfigError, NodeClosed, NodeError
+from taskd_net.base.position import Position
+from taskd_net.base.schema import Group, Kind, settings_of
+from taskd_net.base.untrusted import shown
+from taskd_net.base.vocabulary import KEEP_ALIVE
+from taskd_net.base.waiting import taken
 from taskd_net.blocking import BlockingNode
-from taskd_net.body import Body
-from taskd_net.codes import ConfigError, NodeClosed, NodeError
 from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
 from taskd_net.manager.config import STATE_FILE, size
 from taskd_net.node import Node
-from taskd_net.position import Position
 from taskd_net.recover.place import PORT
-from taskd_net.schema import Group, Kind, settings_of
-from taskd_net.untrusted import shown
-from taskd_net.vocabulary import KEEP_ALIVE
-from taskd_net.waiting import taken
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")
 _NUMBERS: Final = ("node_nums", "proc_per_node")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
-from taskd_net import fork, limits, logs, threads, unfit
+from taskd_net.base import fork, limits, logs, threads, unfit
+from taskd_net.base.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
+from taskd_net.base.logger import get_logger
 from taskd_net.blocking import BlockingNode, opened
-from taskd_net.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
-from taskd_net.logger import get_logger
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from taskd_net.api.failed_calls import Malformed
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Operators
 from taskd_net.api.scheduler import end_scheduler
-from taskd_net.untrusted import shown
+from taskd_net.base.untrusted import shown
 
 ALL: Final = -1
 """All workers, in place of a list of some."""

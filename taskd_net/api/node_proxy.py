@@ -20,16 +20,16 @@ import time
 from functools import partial
 from typing import Final
 
-from taskd_net import threads, upstreams
-from taskd_net.address import Address
 from taskd_net.api import arguments
 from taskd_net.api.member import Refused, Slot, log
 from taskd_net.background import shared
+from taskd_net.base import threads, upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import Position
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ConfigError
 from taskd_net.config import NodeConfig
 from taskd_net.observe.identify import Found, Kind, identify
-from taskd_net.position import Position
 from taskd_net.tls.files import Tls
 
 LOCAL: Final = "LOCAL_PROXY_ENABLE"

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import shown
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 
 KILL_WORKER: Final = "KILL_WORKER"
 START_ALL_WORKER: Final = "START_ALL_WORKER"

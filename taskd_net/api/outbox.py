@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from taskd_net.api.member import log
 from taskd_net.api.reporting import MGR, RETRY_S
-from taskd_net.body import Body
-from taskd_net.codes import describe
+from taskd_net.base.body import Body
+from taskd_net.base.codes import describe
 from taskd_net.node import Node
 
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
 from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
-from taskd_net.untrusted import shown
+from taskd_net.base.untrusted import shown
 
 RESTARTED: Final = "RESTART_FAULT_PROCESS_TYPE"
 """Variable that tells a worker whether single processes are started again, or whole pods."""

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import threads, vocabulary
 from taskd_net.api.member import Refused, log
+from taskd_net.base import threads, vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.limits import HANDLER_GRACE_S
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import natural
 from taskd_net.blocking import BlockingNode
-from taskd_net.body import Body
-from taskd_net.limits import HANDLER_GRACE_S
-from taskd_net.position import Position
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.untrusted import natural
 from taskd_net.wire.codec import Message
 
 _TERM_MOST: Final = 2**63 - 1

@@ -16,15 +16,15 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from taskd_net.api.member import Refused, log
+from taskd_net.base.body import Body
+from taskd_net.base.codes import describe
+from taskd_net.base.limits import STRESS_TEST_S, SWITCH_NIC_S
+from taskd_net.base.position import Position
+from taskd_net.base.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 from taskd_net.blocking import BlockingNode
-from taskd_net.body import Body
-from taskd_net.codes import describe
 from taskd_net.core.frame import Ack
-from taskd_net.limits import STRESS_TEST_S, SWITCH_NIC_S
 from taskd_net.node import Node
-from taskd_net.position import Position
 from taskd_net.retry import Retry, repeat
-from taskd_net.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 
 RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net import logs
+from taskd_net.base import logs
 
 NAME: Final = "taskd"
 FILE: Final = "taskd.log"

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from taskd_net import limits
 from taskd_net.api.member import log
+from taskd_net.base import limits
 
 GRACE_S: Final = 5.0
 """Seconds that msrun's scheduler has to end after SIGTERM. It has nothing to store."""

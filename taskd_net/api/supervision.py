@@ -40,7 +40,7 @@ from taskd_net.api.agent_events import (
 )
 from taskd_net.api.agent_messages import Command
 from taskd_net.api.plans import Call, Leave, Plan, Plans, Return
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 
 FAULT_AGAIN_S: Final = 2.0
 """Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
-from taskd_net.untrusted import natural, shown
+from taskd_net.base.untrusted import natural, shown
 
 RANKS_MOST: Final = 4096
 """Ranks and devices of a job that TaskD's validators take for possible."""

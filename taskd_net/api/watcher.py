@@ -10,9 +10,10 @@ import time
 from types import TracebackType
 from typing import Self
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import shown
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import ArgumentError
 from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.faults.events import read_event
@@ -20,7 +21,6 @@ from taskd_net.free_position import tool_position
 from taskd_net.jobs.device_reports import DeviceReport, release_body
 from taskd_net.retry import Retry
 from taskd_net.tls.files import Tls
-from taskd_net.untrusted import shown
 
 
 class DeviceWatcher:

@@ -13,22 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import fork, limits
 from taskd_net.api import arguments
 from taskd_net.api.attendant import BEAT_S, Attendant
 from taskd_net.api.disk import PRUNE_S, Pruner
 from taskd_net.api.member import Once, Slot, documented, leave, log
 from taskd_net.api.receiver import Receiver, Terms, from_mgr
 from taskd_net.api.reporting import REGISTER_EVERY_S, RETRY_S, Reports
-from taskd_net.blocking import BlockingNode
-from taskd_net.body import Body
-from taskd_net.codes import ConfigError, NodeError
-from taskd_net.config import NodeConfig
-from taskd_net.position import Position
-from taskd_net.profiling_domains import ProfilingSwitch
-from taskd_net.profiling_switch import LOOK_S, SwitchWatch
-from taskd_net.untrusted import shown
-from taskd_net.vocabulary import (
+from taskd_net.base import fork, limits
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ConfigError, NodeError
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import shown
+from taskd_net.base.vocabulary import (
     ACTION,
     INCARNATION,
     PROFILING_COMMANDS,
@@ -36,6 +32,10 @@ from taskd_net.vocabulary import (
     WORKER_COMMANDS,
     WORKER_REGISTERS,
 )
+from taskd_net.blocking import BlockingNode
+from taskd_net.config import NodeConfig
+from taskd_net.profiling_domains import ProfilingSwitch
+from taskd_net.profiling_switch import LOOK_S, SwitchWatch
 from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = arguments.UPSTREAM

@@ -6,8 +6,8 @@ import io
 import os
 import sys
 
-from taskd_net import standard_files
-from taskd_net.environment import silence
+from taskd_net.base import standard_files
+from taskd_net.base.environment import silence
 
 
 def main() -> None:

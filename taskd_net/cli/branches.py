@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from taskd_net.base.position import Position, Role
 from taskd_net.observe.document import NEVER_SEEN, Document, by_position, children, tree_order
-from taskd_net.position import Position, Role
 
 Line: TypeAlias = tuple[str, str]
 """A text, and its style on a terminal."""

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from taskd_net import ConfigError
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.signals import run_until_signal
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import click
 
 from taskd_net import ConfigError, NodeError, Position
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Destination, Role
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import params_of, refused
-from taskd_net.codes import Refusal
 from taskd_net.observe.client import AskFailed
-from taskd_net.position import Destination, Role
 
 FAILED: Final = 1
 """Exit code: the node could not run."""

@@ -9,7 +9,8 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from taskd_net import ConfigError, Role, upstreams
+from taskd_net import ConfigError, Role
+from taskd_net.base import upstreams
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient

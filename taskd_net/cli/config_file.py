@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from taskd_net import ConfigError, limits
-from taskd_net.bounded_file import read_file
-from taskd_net.untrusted import parsed, shown
+from taskd_net import ConfigError
+from taskd_net.base import limits
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.untrusted import parsed, shown
 
 
 def load(path: Path, command: str, names: Mapping[str, Sequence[str]]) -> dict[str, object]:

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from taskd_net import ConfigError, upstreams
+from taskd_net import ConfigError
+from taskd_net.base import upstreams
+from taskd_net.base.untrusted import json_line, shown
 from taskd_net.cli import contexts
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import SETTINGS, tls_of
 from taskd_net.tls.files import FILES
-from taskd_net.untrusted import json_line, shown
 
 
 @click.group(name="context", short_help="Keep addresses and TLS files under names.")

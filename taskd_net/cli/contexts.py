@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import ConfigError, limits
-from taskd_net.bounded_file import read_file
-from taskd_net.untrusted import json_line, parsed, shown
+from taskd_net import ConfigError
+from taskd_net.base import limits
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.untrusted import json_line, parsed, shown
 
 KEPT: Final = ("at", "enable_tls", "ca", "client_key", "client_crt", "server_name")
 """The settings that a context may have."""

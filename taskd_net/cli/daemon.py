@@ -13,7 +13,11 @@ from typing import Any, Final, TypeVar
 import click
 import uvloop
 
-from taskd_net import ConfigError, Node, NodeConfig, NodeError, logs, threads
+from taskd_net import ConfigError, Node, NodeConfig, NodeError
+from taskd_net.base import logs, threads
+from taskd_net.base.logger import get_logger
+from taskd_net.base.position import Role
+from taskd_net.base.schema import Group, Reload
 from taskd_net.cli import systemd, telemetry
 from taskd_net.cli.command import Command
 from taskd_net.cli.lines import say
@@ -24,13 +28,10 @@ from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
-from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig
 from taskd_net.metrics import MetricsServer
 from taskd_net.page import StatusPage
-from taskd_net.position import Role
 from taskd_net.reading import Reading
-from taskd_net.schema import Group, Reload
 
 RELOAD_S: Final = 10.0
 """Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems

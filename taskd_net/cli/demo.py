@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from taskd_net import Position
+from taskd_net.base.schema import Kind
 from taskd_net.cli.options import FORMS
 from taskd_net.demo import display
 from taskd_net.demo.faults.scenarios import SCENARIOS as FAULTS
@@ -32,7 +33,6 @@ from taskd_net.demo.report import Report
 from taskd_net.demo.tour import Tour
 from taskd_net.demo.training.scenarios import SCENARIOS as TRAININGS
 from taskd_net.demo.training.scenarios import play_all as play_trainings
-from taskd_net.schema import Kind
 
 MAX_NODES: Final = 16
 """Bound on the Proxies: with their Workers they are processes of one machine."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from taskd_net import ConfigError, Position
+from taskd_net.base.untrusted import json_line
 from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption, place
 from taskd_net.cli.settings import COMMANDS, node_config, refused
 from taskd_net.cli.tool import leaf
 from taskd_net.free_position import free_position
-from taskd_net.untrusted import json_line
 
 
 def position_of(ctx: click.Context) -> Position:

@@ -7,14 +7,15 @@ import sys
 
 import click
 
-from taskd_net import Position, upstreams
+from taskd_net import Position
+from taskd_net.base import upstreams
+from taskd_net.base.position import require_node
+from taskd_net.base.states import State
 from taskd_net.cli.command import command, to_position
 from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
-from taskd_net.position import require_node
-from taskd_net.states import State
 
 
 def _one_node(position: Position) -> Position:

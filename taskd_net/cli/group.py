@@ -11,8 +11,8 @@ import click
 from click.shell_completion import add_completion_class
 
 from taskd_net import __version__
+from taskd_net.base.untrusted import printable
 from taskd_net.cli.bash import Bash
-from taskd_net.untrusted import printable
 
 HOMES: Final = {
     "mgr": "roles",

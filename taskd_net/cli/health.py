@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
-from taskd_net import upstreams
-from taskd_net.address import Address
+from taskd_net.base import upstreams
+from taskd_net.base.address import Address
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import leader_words
 from taskd_net.cli.lines import say, say_json

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from taskd_net import upstreams
+from taskd_net.base import upstreams
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import draw
 from taskd_net.cli.lines import say_json

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from taskd_net.untrusted import json_line, printable
+from taskd_net.base.untrusted import json_line, printable
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import click
 import uvloop
 
-from taskd_net import Node, NodeConfig, limits
+from taskd_net import Node, NodeConfig
+from taskd_net.base import limits
+from taskd_net.base.schema import Kind
 from taskd_net.cli.command import command
 from taskd_net.cli.lines import say
 from taskd_net.cli.memory import keep_freed_memory
@@ -21,7 +23,6 @@ from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, start_output
 from taskd_net.cli.unreached import explain
 from taskd_net.reading import Reading
-from taskd_net.schema import Kind
 
 
 @command(

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import click
 
-from taskd_net import upstreams
-from taskd_net.address import Address
+from taskd_net.base import upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.expect import Expected
 from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import tls_of
-from taskd_net.expect import Expected
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, document
 

@@ -14,10 +14,11 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from taskd_net import ConfigError, limits, logs
-from taskd_net.address import Address
-from taskd_net.schema import Kind, Setting
-from taskd_net.untrusted import natural, shown
+from taskd_net import ConfigError
+from taskd_net.base import limits, logs
+from taskd_net.base.address import Address
+from taskd_net.base.schema import Kind, Setting
+from taskd_net.base.untrusted import natural, shown
 
 
 class Origin(NamedTuple):

@@ -14,8 +14,9 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import Final
 
-from taskd_net import Message, threads
-from taskd_net.untrusted import json_pieces, printable_pieces
+from taskd_net import Message
+from taskd_net.base import threads
+from taskd_net.base.untrusted import json_pieces, printable_pieces
 
 RETRY_S: Final = 1.0
 """Seconds before a line for which the disk had no room is written again."""

@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import click
 
-from taskd_net import Ack, Code, Position, upstreams
+from taskd_net import Ack, Code, Position
+from taskd_net.base import upstreams
+from taskd_net.base.codes import describe
+from taskd_net.base.position import ALL
 from taskd_net.cli.settings import tls_of
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.codes import describe
 from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Echo
-from taskd_net.position import ALL
 
 REACH_S: Final = 5.0
 """Seconds to reach the node that is asked: longer than a connection through a lost packet or two takes."""

@@ -1,7 +1,7 @@
 """The log lines of this package's own processes (Mgr, Proxy, commands), rendered by structlog.
 
-A record has its fields already (`taskd_net.logger`), so structlog only renders: `structlog.configure` is the
-application's, and is never called. A library in a training process has the plain forms of `taskd_net.logs`, as
+A record has its fields already (`taskd_net.base.logger`), so structlog only renders: `structlog.configure` is the
+application's, and is never called. A library in a training process has the plain forms of `taskd_net.base.logs`, as
 structlog costs several MiB there.
 """
 
@@ -17,7 +17,7 @@ from structlog.processors import JSONRenderer, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level
 from structlog.typing import Processor
 
-from taskd_net.logs import Rendering
+from taskd_net.base.logs import Rendering
 
 
 def _with_time(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

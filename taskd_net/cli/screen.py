@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.console import Console
 
+from taskd_net.base.untrusted import printable
 from taskd_net.cli.frames import fitted, speaks_ascii_alone, to_ascii, wrapped
-from taskd_net.untrusted import printable
 
 _HOME: Final = "\x1b[H\x1b[2J"
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from taskd_net import Ack, Code, Node, Position, limits
+from taskd_net import Ack, Code, Node, Position
+from taskd_net.base import limits
 from taskd_net.cli.command import command, to_position
 from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say, say_json

@@ -15,12 +15,10 @@ from typing import Final
 
 import click
 
-from taskd_net import ConfigError, NodeConfig, Position, limits, logs
-from taskd_net.cli import config_file, contexts
-from taskd_net.cli.options import Defaults, Origin, SettingOption, place
-from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
-from taskd_net.peer_limits import Limits
-from taskd_net.schema import (
+from taskd_net import ConfigError, NodeConfig, Position
+from taskd_net.base import limits, logs
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.schema import (
     ASKING,
     DAEMONS,
     JOINING,
@@ -33,6 +31,9 @@ from taskd_net.schema import (
     setting,
     settings_of,
 )
+from taskd_net.cli import config_file, contexts
+from taskd_net.cli.options import Defaults, Origin, SettingOption, place
+from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.tls.files import NAMES, Tls, chosen
 
 _log: Final = partial(setting, reload=Reload.SIGHUP, group=Group.LOG)

@@ -10,10 +10,10 @@ from typing import Final
 import click
 
 from taskd_net import ConfigError
+from taskd_net.base.schema import Kind
 from taskd_net.cli.lines import say
 from taskd_net.cli.options import FORMS
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.schema import Kind
 
 MOST: Final = 2048
 """Nodes at most: all of them are in one process, with one event loop."""

@@ -10,7 +10,7 @@ import socket
 import time
 from typing import Final
 
-from taskd_net.untrusted import natural
+from taskd_net.base.untrusted import natural
 
 _MOST_USEC: Final = 2**64 - 1
 

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from taskd_net import ConfigError
-from taskd_net.logger import get_logger
+from taskd_net.base.logger import get_logger
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

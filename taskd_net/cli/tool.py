@@ -8,14 +8,15 @@ from typing import Final
 
 import click
 
-from taskd_net import ConfigError, Position, Role, logs
+from taskd_net import ConfigError, Position, Role
+from taskd_net.base import logs
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import require_node
+from taskd_net.base.schema import Kind
 from taskd_net.cli import telemetry
 from taskd_net.cli.command import read_position
 from taskd_net.cli.options import FORMS
 from taskd_net.cli.rendering import STRUCTLOG
-from taskd_net.codes import Refusal
-from taskd_net.position import require_node
-from taskd_net.schema import Kind
 
 NOT_JOINED: Final = 3
 """Exit code: this node has not joined in time."""

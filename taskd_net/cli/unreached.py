@@ -11,7 +11,8 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
-from taskd_net import ConfigError, upstreams
+from taskd_net import ConfigError
+from taskd_net.base import upstreams
 from taskd_net.cli.doctor import upstream
 from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.options import SettingOption

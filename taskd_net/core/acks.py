@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Failure, Frame
 from taskd_net.core.ready import Key, Token
 from taskd_net.core.routes import LinkId
-from taskd_net.position import Position
 
 FAILURES_TOLD: Final = 16
 """Nodes that the answer to a broadcast names because they did not confirm it: enough to see whose trouble it is. No hop

@@ -9,11 +9,11 @@ from collections import deque
 from dataclasses import replace
 from itertools import product
 
+from taskd_net.base.position import ALL, NO_PROCESS, Destination, Position, Role
 from taskd_net.core.frame import Adapted, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.routes import Routes
-from taskd_net.position import ALL, NO_PROCESS, Destination, Position, Role
 
 
 def copies(link: Link, quirks: Quirks, frame: Frame, routes: Routes, here: Position) -> list[Frame]:

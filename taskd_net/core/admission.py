@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import ReplyTo
 from taskd_net.core.adaptation import Copies
 from taskd_net.core.advertisements import Advertisements
@@ -23,7 +24,6 @@ from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Reason, ReportViolation
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 ACK_BUDGET_PER_HOP: Final = 0.95
 """Share of what is left of a sender's timeout that a hop on the way spends: the rest brings the answer back."""

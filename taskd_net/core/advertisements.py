@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Joined, Kind, Token
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 
 @dataclass(slots=True, eq=False)

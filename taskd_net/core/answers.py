@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.acks import UNTOLD, Answer
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.forwarding import Forwarding
@@ -15,7 +16,6 @@ from taskd_net.core.links import Link
 from taskd_net.core.ready import Key, Ready, SignsOfLife
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 
 class Answers:

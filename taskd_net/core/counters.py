@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.acks import Awaited
 from taskd_net.core.link_counters import LinkCounters, Outcomes, bucket_of
 from taskd_net.core.links import UP, Link

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Awaited, Origin, ReplyTo, Send, Told
 from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Ack, Frame
@@ -13,7 +14,6 @@ from taskd_net.core.links import Link
 from taskd_net.core.ready import Answered, Lost, Ready, Token
 from taskd_net.core.schedule import Schedule
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 
 @dataclass(slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Awaited, Send
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.inbox import InboxDoor, Waiting
 from taskd_net.core.routes import LinkId
-from taskd_net.position import Position
 
 
 class Delivery:

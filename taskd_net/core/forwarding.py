@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Send
 from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.backlog import Backlog

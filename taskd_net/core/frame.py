@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskd_net.codes import Code
-from taskd_net.mesh_errors import error_for
-from taskd_net.position import Destination, Position
+from taskd_net.base.codes import Code
+from taskd_net.base.mesh_errors import error_for
+from taskd_net.base.position import Destination, Position
 
 
 class Flow(NamedTuple):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position, tool_of
 from taskd_net.core.names import CertificateName
-from taskd_net.position import Position, tool_of
 
 
 class Violation(Refusal):

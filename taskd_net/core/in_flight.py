@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, TypeAlias
 
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Awaited, Origin, Pending
 from taskd_net.core.frame import Frame
 from taskd_net.core.ready import Key
-from taskd_net.position import Position
 
 ABANDONED_UUIDS: Final = 1024
 """Messages of one link that nobody waits for any more and whose answers may still come: as many as a leaf has in

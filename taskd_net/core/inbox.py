@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Awaited, ReplyTo
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
-from taskd_net.position import Position
 
 INBOX_BYTES: Final = 4 * limits.MESSAGE_BYTES
 """Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill

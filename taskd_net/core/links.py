@@ -11,7 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, SHARED_IN_FLIGHT
+from taskd_net.base.position import Position, Role, require_node
 from taskd_net.core.acks import Awaited
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Credentials
@@ -20,8 +22,6 @@ from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
-from taskd_net.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, SHARED_IN_FLIGHT
-from taskd_net.position import Position, Role, require_node
 
 LINK_FREE_BYTES: Final = 16 * 1024
 """Bytes that may wait on each link beside the bound on all links: some small messages, so that nearly none looks at

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final, cast
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position, Role
 from taskd_net.core.acks import Origin, ReplyTo, Send
 from taskd_net.core.admission import ACK_BUDGET_PER_HOP, Admission
 from taskd_net.core.advertisements import Advertisements
@@ -25,7 +26,6 @@ from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Key, Ready, Token
 from taskd_net.core.routes import LinkId, Routes
 from taskd_net.core.topology import LOCAL, Plan
-from taskd_net.position import Position, Role
 
 ORIGINAL_CALL_S: Final = 8.0
 """Seconds for which this node tries to bring a child's message to the Mgr, where the child takes any answer for its

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
-from taskd_net.position import Position, Role
+from taskd_net.base.position import Position, Role
 
 ANY: Final = "*"
 SCHEME: Final = "taskd://"

@@ -12,14 +12,14 @@ from bisect import insort
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import Send
 from taskd_net.core.advertisements import Advertisements
 from taskd_net.core.frame import Ack
 from taskd_net.core.schedule import Schedule
 from taskd_net.core.topology import LOCAL, Topology
-from taskd_net.limits import BACKOFF_INITIAL_S, BACKOFF_MAX_S
-from taskd_net.position import Destination, Position
 
 TRIAL_LEAST_S: Final = 0.1
 """Seconds that a send which waits for the join has left at least when it is tried again: the parent's answer, which is

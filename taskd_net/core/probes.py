@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Told
 from taskd_net.core.frame import FOREIGN, Probe
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId, describe_missing
 from taskd_net.core.topology import Plan, Topology
-from taskd_net.position import Position
 
 
 @dataclass(eq=False)

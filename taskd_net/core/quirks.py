@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskd_net import limits
+from taskd_net.base import limits
 
 
 @dataclass(frozen=True, slots=True)

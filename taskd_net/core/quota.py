@@ -7,8 +7,8 @@ four calls the message itself does not either. Beyond a bound a message is answe
 
 from __future__ import annotations
 
-from taskd_net.codes import Code, Refusal
-from taskd_net.peer_limits import Limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import Limits
 
 
 class Quota:

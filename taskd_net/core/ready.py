@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import NamedTuple, TypeAlias
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.routes import LinkId
-from taskd_net.position import Position
 
 Key: TypeAlias = str | int
 """The name of a message in its answer: its uuid; on a link that numbers its messages, the number."""

@@ -16,7 +16,9 @@ from enum import Enum
 from sys import intern
 from typing import Any, Final
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import UNTOLD, Answer, Told
 from taskd_net.core.frame import Ack, Adapted, Failure, Frame, Probe, Traced
 from taskd_net.core.identity import Credentials, Violation
@@ -26,8 +28,6 @@ from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind, Ready, Writes
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.peer_limits import Limits
-from taskd_net.position import Destination, Position
 
 EVENTS: Final = (
     "announce_all",

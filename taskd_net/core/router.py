@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.adaptation import Copies
 from taskd_net.core.admission import Admission
 from taskd_net.core.advertisements import Advertisements
@@ -36,7 +37,6 @@ from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.sweep import Sweep
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 ACK_TIMEOUT_PER_LEVEL: Final = 0.8
 """Factor on the ack timeout per level below the Mgr: a Proxy gives up, and can say who did not answer, before its

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.core.topology import ROUTES, ROUTES_SLICE
-from taskd_net.peer_limits import DEFAULT, Limits
 
 
 @dataclass(frozen=True, slots=True)

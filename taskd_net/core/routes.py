@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import TypeAlias
 
-from taskd_net.position import ALL, NO_PROCESS, Destination, Position, Role
+from taskd_net.base.position import ALL, NO_PROCESS, Destination, Position, Role
 
 LinkId: TypeAlias = int
 _Pattern: TypeAlias = tuple[str, str | None]

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from taskd_net.base.limits import SEEN_S
+from taskd_net.base.position import Position
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import split
-from taskd_net.limits import SEEN_S
-from taskd_net.position import Position
 
 SEEN_BYTES: Final = 32 * 1024 * 1024
 """Bytes of all that a receiver remembers of messages. A sender of 30,000 messages a second takes 12 MiB in ten minutes,

@@ -5,11 +5,11 @@ A stale route is harmless until its turn comes: it leads where the node was a mo
 
 from __future__ import annotations
 
+from taskd_net.base.position import Position
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.core.schedule import INFINITY, Schedule
 from taskd_net.core.topology import Topology
-from taskd_net.position import Position
 
 
 class Sweep:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import DEFAULT, Limits
+from taskd_net.base.position import Destination, Position, Role, require_node
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId, Routes
-from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.position import Destination, Position, Role, require_node
 
 ROUTES_SLICE: Final = 256
 """Positions of announcements that are taken in, and routes that are withdrawn, in one go: some 3 ms, for which messages

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.position import Position
+from taskd_net.base.position import Position
 
 UUID_FLOWS: Final = 65_536
 """Destinations whose messages a sender numbers one by one: every node of a large job. Beyond it all begin again with

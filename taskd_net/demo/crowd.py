@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from taskd_net import Node, NodeConfig, Position
-from taskd_net.position import Role
+from taskd_net.base.position import Role
 
 WORKERS: Final = 8
 """Workers of one node of the job."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 from taskd_net import Position
-from taskd_net.codes import describe
+from taskd_net.base.codes import describe
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

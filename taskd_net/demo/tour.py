@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from taskd_net import Code, Position, Role, limits
+from taskd_net import Code, Position, Role
+from taskd_net.base import limits
+from taskd_net.base.position import ALL
 from taskd_net.demo.display import Progress, counted
 from taskd_net.demo.fleet import Fleet, NodeProcess
 from taskd_net.demo.process import DemoNode
 from taskd_net.demo.report import Broadcast, Report, Sends
-from taskd_net.position import ALL
 
 UNICAST_SENDS: Final = 200
 GROUP_SENDS: Final = 50

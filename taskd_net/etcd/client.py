@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net.address import Address
-from taskd_net.codes import NodeError, TaskdNetError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import NodeError, TaskdNetError
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.tls.files import Tls

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
+from taskd_net.base.untrusted import json_value
 from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.untrusted import json_value
 
 Change: TypeAlias = "tuple[str, str | None]"
 """A name below the prefix and its new value; None removes the key. Of `STAGED`, it removes all keys below it."""

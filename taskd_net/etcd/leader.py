@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import json_value
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.lease import Lease
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, created, in_words, require_job, written
 from taskd_net.jobs.state import SCHEMA, NewerRelease
-from taskd_net.untrusted import json_value
 from taskd_net.wire import etcd_pb2 as wire
 
 LED = "led"

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 from taskd_net.job_view import ETCD_SCHEME as SCHEME
-from taskd_net.untrusted import shown
 
 _EXPECTED: Final = "expected etcd://HOST:PORT[,HOST:PORT…]/PREFIX"
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")

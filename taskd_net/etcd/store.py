@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.base.codes import ConfigError, TaskdNetError
+from taskd_net.base.untrusted import printable, shown
 from taskd_net.etcd import commits
 from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.commits import Change, Slices, Step
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place, end_of
-from taskd_net.untrusted import printable, shown
 from taskd_net.wire import etcd_pb2 as wire
 
 LEADER = "leader"

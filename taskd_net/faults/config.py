@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from taskd_net.base.schema import Group, Kind, require_all, setting
 from taskd_net.faults.editions import LINKDOWN_TIMEOUT, Edition
 from taskd_net.faults.levels import JobKind, Mode, SubHealth
-from taskd_net.schema import Group, Kind, require_all, setting
 
 _fault: Final = partial(setting, group=Group.FAULTS, of=("mgr",))
 

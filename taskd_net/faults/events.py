@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
-from taskd_net.codes import ArgumentError
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import shown
 from taskd_net.faults import editions
-from taskd_net.untrusted import shown
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from taskd_net.codes import ArgumentError
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import natural, parsed, shown
 from taskd_net.faults import editions
 from taskd_net.faults.editions import EDITIONS, Edition
 from taskd_net.faults.events import CODE_FORM, fault_code
@@ -28,7 +29,6 @@ from taskd_net.faults.rules import (
     default_duration,
     default_grace,
 )
-from taskd_net.untrusted import natural, parsed, shown
 
 R = TypeVar("R")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.faults.editions import EDITIONS, LINKDOWN_TIMEOUT, Edition
 from taskd_net.faults.events import FaultEvent, Severity
 from taskd_net.faults.levels import FaultType, GraceTimes

@@ -6,13 +6,13 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 from taskd_net.faults import editions
 from taskd_net.faults.device import NEVER, Cause, Device, Fault, Plan, Raised
 from taskd_net.faults.events import Severity, fault_code
 from taskd_net.faults.levels import TYPES, Action, FaultType, Step
 from taskd_net.faults.rules import FaultRules
-from taskd_net.untrusted import shown
 
 
 def to_plain(device: Device) -> dict[str, object]:

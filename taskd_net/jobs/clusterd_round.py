@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs.traffic import Command
 
 

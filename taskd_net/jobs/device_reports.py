@@ -18,14 +18,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.body import Body
-from taskd_net.codes import ArgumentError
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import natural, shown
+from taskd_net.base.vocabulary import (
+    AT,
+    DEVICE,
+    DEVICE_FAULT,
+    NETWORK,
+    NODE,
+    OCCURRED,
+    ONCE,
+    RECOVERED,
+    RELEASE,
+    SEVERITY,
+)
 from taskd_net.faults.events import FaultEvent, FaultKind, device_name, read_event
 from taskd_net.jobs.events import DeviceEvent, DeviceReleased
 from taskd_net.jobs.reporters import NODES_MOST, node_of
-from taskd_net.position import Position
-from taskd_net.untrusted import natural, shown
-from taskd_net.vocabulary import AT, DEVICE, DEVICE_FAULT, NETWORK, NODE, OCCURRED, ONCE, RECOVERED, RELEASE, SEVERITY
 
 KINDS: Final = {FaultKind.OCCURRED: OCCURRED, FaultKind.RECOVERED: RECOVERED, FaultKind.ONCE: ONCE}
 """Code of a report by its kind."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.untrusted import json_value
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import Action, JobKind, Mode, SubHealth
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.records import REGISTERED, Records
 from taskd_net.jobs.times import Moment
-from taskd_net.untrusted import json_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import json_value
 from taskd_net.faults import editions
 from taskd_net.faults.decisions import Decision, Isolated
 from taskd_net.faults.events import FaultKind
@@ -37,7 +38,6 @@ from taskd_net.jobs.events import (
 )
 from taskd_net.jobs.plain import to_text
 from taskd_net.jobs.traffic import StepBegun, StepEnded
-from taskd_net.untrusted import json_value
 
 
 class Devices:

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from taskd_net.body import Body
-from taskd_net.untrusted import natural
-from taskd_net.vocabulary import EPOCH, EPOCH_STATE, LOCAL_WORLD, REASON, STATUS, WORLD
+from taskd_net.base.body import Body
+from taskd_net.base.untrusted import natural
+from taskd_net.base.vocabulary import EPOCH, EPOCH_STATE, LOCAL_WORLD, REASON, STATUS, WORLD
 
 NEW: Final = "new"
 LEFT: Final = "left"

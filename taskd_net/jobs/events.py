@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from taskd_net.base.position import Position
 from taskd_net.faults.events import FaultEvent
-from taskd_net.position import Position
 from taskd_net.profiling_domains import ProfilingSwitch as ProfilingSwitch  # noqa: PLC0414 - one of the events
 
 STOP_TRAIN: Final = "stopTrain"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.untrusted import json_value, natural
 from taskd_net.jobs.times import Moment
-from taskd_net.untrusted import json_value, natural
 
 _UNIX_MOST: Final = 2**40
 _NUMBER_MOST: Final = 2**63

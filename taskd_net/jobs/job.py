@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Role, is_rank
 from taskd_net.jobs import events, state, times, traffic
 from taskd_net.jobs.device_state import Place, ranks_of_node
 from taskd_net.jobs.devices import Devices
@@ -53,7 +54,6 @@ from taskd_net.jobs.traffic import (
     StepBegun,
     StepEnded,
 )
-from taskd_net.position import Role, is_rank
 
 TIME_STORED_S: Final = 60.0
 """Seconds between two ticks while a job waits for something. Each stores the time, so a Manager that is restarted waits

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Role
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.times import Moment, Timer
 from taskd_net.jobs.traffic import Command, Reply
-from taskd_net.position import Role
 
 COMMAND_ATTEMPTS: Final = 5
 """Times that the Mgr sends one command until it is acknowledged, as TaskD's does."""

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import shown
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 
 T = TypeVar("T")
 

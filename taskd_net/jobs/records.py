@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Destination, Position, Role, is_rank
 from taskd_net.jobs.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.fault import Fault, number_of, read_fault
 from taskd_net.jobs.plain import UNSTORED
 from taskd_net.jobs.times import Moment
 from taskd_net.jobs.traffic import read_count
-from taskd_net.position import Destination, Position, Role, is_rank
 
 REPORTS_PER_NODE: Final = 16
 """Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""

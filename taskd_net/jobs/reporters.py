@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from taskd_net.base.position import ALL, Position, Role, tool_of
+from taskd_net.base.untrusted import natural
 from taskd_net.jobs.device_state import devices_of
 from taskd_net.jobs.events import DeviceEvent, DeviceReleased
 from taskd_net.jobs.records import Records
-from taskd_net.position import ALL, Position, Role, tool_of
-from taskd_net.untrusted import natural
 
 DEVICES_PER_NODE: Final = 1_024
 """Devices of one node that others may not report about: hosts have 8 to 64, and an index of all nodes has them."""

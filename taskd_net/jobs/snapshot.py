@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.limits import IN_PLACE_S
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState, FaultConfig, Place, ranks_of_node
@@ -14,7 +15,6 @@ from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.outbox import COMMAND_RETRY_S, Outbox
 from taskd_net.jobs.records import AGENT_SILENT_S, Records
 from taskd_net.jobs.reporters import Reporters
-from taskd_net.limits import IN_PLACE_S
 
 SILENT_SNAPSHOTS: Final = 30
 """Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""

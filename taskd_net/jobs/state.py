@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import json_value, shown
 from taskd_net.jobs.clusterd_round import ClusterdRound
 from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.events import GLOBAL_FAULT, STOP_TRAIN, ProfilingSwitch, Signal, StressTest, SwitchNic
@@ -19,7 +20,6 @@ from taskd_net.jobs.records import Records
 from taskd_net.jobs.streams import Stream
 from taskd_net.jobs.times import Moment, Timer
 from taskd_net.jobs.traffic import Call
-from taskd_net.untrusted import json_value, shown
 
 SCHEMA: Final = 1
 """Version of the stored form. A newer release reads older ones: every field has a default."""

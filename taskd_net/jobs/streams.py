@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.jobs.plugins.plugin import AnyPlugin, Progress
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command, Item, Outcome

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from taskd_net.codes import ArgumentError, Refusal
-from taskd_net.faults.decisions import Decision
-from taskd_net.position import ALL, Destination, Position, Role
-from taskd_net.untrusted import json_value, natural, shown
-from taskd_net.vocabulary import (
+from taskd_net.base.codes import ArgumentError, Refusal
+from taskd_net.base.position import ALL, Destination, Position, Role
+from taskd_net.base.untrusted import json_value, natural, shown
+from taskd_net.base.vocabulary import (
     ACTION,
     AGENT_COMMANDS,
     EPOCH_BEGIN,
@@ -23,6 +22,7 @@ from taskd_net.vocabulary import (
     START,
     STOP_RANKS,
 )
+from taskd_net.faults.decisions import Decision
 
 _COUNT_MOST: Final = 2**31 - 1
 REPORTED: Final = ("stop_train", "on_global_rank", "change_strategy", "dump", "prepare_action")

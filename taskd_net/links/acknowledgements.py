@@ -16,7 +16,7 @@ import termios
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from taskd_net import limits
+from taskd_net.base import limits
 
 LOOK_S: Final = 0.25
 """Seconds between two looks at what the other machine's kernel has acknowledged. A shorter time finds a cut

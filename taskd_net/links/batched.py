@@ -20,7 +20,8 @@ from itertools import pairwise, repeat
 from operator import attrgetter
 from typing import Any, Final, Self, cast
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Answer, Told
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
@@ -29,7 +30,6 @@ from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import LARGE_WRITE_BYTES
 from taskd_net.links.session import Host, Pipe, Session
-from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.batches import (
     BATCH_MESSAGES,

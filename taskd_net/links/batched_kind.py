@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from taskd_net.base.position import Position
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.links import peer as peers
@@ -19,7 +20,6 @@ from taskd_net.links.peer import Metadata, Peer
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Pipe
 from taskd_net.links.traced import TracedLink
-from taskd_net.position import Position
 
 OFFER: Final = "batched/2"
 STREAM: Final = "/taskd_net.link.TaskLink/Exchange"

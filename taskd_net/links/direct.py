@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, Self, cast
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.ready import Writes
@@ -26,7 +27,6 @@ from taskd_net.links.large_writes import LARGE_WRITE_BYTES, LargeWriter
 from taskd_net.links.peer import Peer
 from taskd_net.links.session import Host, Session, rouse
 from taskd_net.links.traced import TracedLink
-from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.batches import DIRECT_BATCH_BYTES
 from taskd_net.wire.link_pb2 import Batch

@@ -15,8 +15,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
-from taskd_net import limits, log_budget
-from taskd_net.codes import Code, ConfigError, Refusal
+from taskd_net.base import limits, log_budget
+from taskd_net.base.codes import Code, ConfigError, Refusal
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId

@@ -10,9 +10,9 @@ import socket
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from taskd_net import limits, threads
-from taskd_net.address import Address
-from taskd_net.codes import NodeError
+from taskd_net.base import limits, threads
+from taskd_net.base.address import Address
+from taskd_net.base.codes import NodeError
 
 _RESOLVERS: Final = 4
 """Threads of libuv, which it starts with the first look-up. It ends the process if it cannot."""

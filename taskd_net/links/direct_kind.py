@@ -11,8 +11,10 @@ import socket
 from dataclasses import replace
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.address import Address
+from taskd_net.base import limits
+from taskd_net.base.address import Address
+from taskd_net.base.position import Role
+from taskd_net.base.untrusted import natural
 from taskd_net.core.links import UP
 from taskd_net.links import direct_local
 from taskd_net.links.direct import KEY, NAME, PROBED, session_of
@@ -21,8 +23,6 @@ from taskd_net.links.direct_requests import Asking
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Unreachable, Way
 from taskd_net.links.peer import Peer
-from taskd_net.position import Role
-from taskd_net.untrusted import natural
 from taskd_net.wire import socket_frames as frames
 from taskd_net.wire.socket_frames import Greeting, write_frame
 

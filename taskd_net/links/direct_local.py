@@ -16,7 +16,7 @@ import struct
 import sys
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
 
 NAME_BYTES: Final = 16
 """Random bytes of the name of a Unix socket: no two are the same, also after a restart."""

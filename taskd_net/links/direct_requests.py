@@ -11,13 +11,13 @@ from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
 from uuid import uuid4
 
-from taskd_net.codes import Code, Refusal, describe
+from taskd_net.base.codes import Code, Refusal, describe
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.ready import Kind
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Parent
 from taskd_net.links.remote import Caller
-from taskd_net.position import Position
 from taskd_net.wire import link_requests as wire
 from taskd_net.wire.link_requests import Announcing, Answer, Asked, Reply, Request
 from taskd_net.wire.requests import write_announcement

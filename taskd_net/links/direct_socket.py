@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.timers import on_grid
+from taskd_net.base.times import TIMES, Times
 from taskd_net.links import broken_pipes
 from taskd_net.links.acknowledgements import acknowledges, progress
 from taskd_net.links.flushes import Writer, flushes
 from taskd_net.links.unfinished import Receiver, Unfinished
-from taskd_net.timers import on_grid
-from taskd_net.times import TIMES, Times
 from taskd_net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
 
 FRAMES_AT_ONCE: Final = 64

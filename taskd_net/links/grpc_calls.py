@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from taskd_net.codes import Code, Refusal, TaskdNetError
+from taskd_net.base.codes import Code, Refusal, TaskdNetError
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
 from taskd_net.core.names import CertificateName
@@ -19,7 +20,6 @@ from taskd_net.links.connections import Connections
 from taskd_net.links.peer import Metadata, Peer
 from taskd_net.links.remote import Caller, Remote, remote_of
 from taskd_net.links.session import Host
-from taskd_net.position import Position
 from taskd_net.tls.credentials import peer_names
 from taskd_net.wire import codec
 from taskd_net.wire.link_requests import Announcing

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from taskd_net.codes import Code, describe
-from taskd_net.position import Destination, Position, Role
+from taskd_net.base.codes import Code, describe
+from taskd_net.base.position import Destination, Position, Role
 
 Reader: TypeAlias = Callable[[grpc.StatusCode, str, bool], int]
 """Status, its text, whether the message was a broadcast → code."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import grpc
 
-from taskd_net.address import Address
-from taskd_net.codes import TaskdNetError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
 from taskd_net.core.quota import Quota
@@ -28,7 +29,6 @@ from taskd_net.links.peer import Metadata, Peer
 from taskd_net.links.remote import Caller, Remote
 from taskd_net.links.session import Host, Session
 from taskd_net.links.unfinished import Receiver, Unfinished
-from taskd_net.position import Position
 from taskd_net.wire.link_requests import Announcing
 
 if TYPE_CHECKING:

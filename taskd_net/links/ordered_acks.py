@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.core.frame import Ack
 
 ORIGINAL_LATE_S: Final = 0.97 * limits.ORIGINAL_WAIT_S

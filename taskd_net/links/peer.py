@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.position import Position, Role
+from taskd_net.base.states import State
+from taskd_net.base.untrusted import natural
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.links import grpc_status
-from taskd_net.position import Position, Role
-from taskd_net.states import State
-from taskd_net.untrusted import natural
 from taskd_net.version import __version__
 from taskd_net.wire.link_requests import read_end, read_kind
 

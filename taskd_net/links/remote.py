@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.core.names import CertificateName
 
 _UNIX: Final = count(1)

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.logger import Logger
+from taskd_net.base.position import Position
+from taskd_net.base.times import Times
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
@@ -24,9 +27,6 @@ from taskd_net.core.routes import LinkId
 from taskd_net.links.flushes import flushes
 from taskd_net.links.large_writes import LargeWriter
 from taskd_net.links.turns import Turns
-from taskd_net.logger import Logger
-from taskd_net.position import Position
-from taskd_net.times import Times
 
 T = TypeVar("T", bound=Sized)
 

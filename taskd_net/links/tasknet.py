@@ -13,8 +13,9 @@ from typing import Final, Self
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link
@@ -29,7 +30,6 @@ from taskd_net.links.peer import Profile
 from taskd_net.links.session import Host, Pipe, Session
 from taskd_net.links.transfers import Transfers
 from taskd_net.links.unary import UnaryWriter
-from taskd_net.position import Position
 from taskd_net.wire import codec
 
 NAME: Final = "tasknet"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.ready import Key, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links.batched import BatchedLink
 from taskd_net.links.session import End, Host, Pipe, Tracer
-from taskd_net.position import Position
 from taskd_net.wire.batches import read_spans, write_span
 from taskd_net.wire.link_pb2 import Batch
 

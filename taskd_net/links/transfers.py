@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import Ready
 from taskd_net.core.routes import LinkId

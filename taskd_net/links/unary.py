@@ -15,15 +15,15 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.links import grpc_status
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.links.large_writes import LARGE_WRITE_BYTES, LargeWriter
 from taskd_net.links.peer import Profile
 from taskd_net.links.turns import Turns
-from taskd_net.position import Position
 from taskd_net.wire import codec
 
 CALLS: Final = 1024

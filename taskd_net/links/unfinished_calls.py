@@ -18,8 +18,8 @@ from typing import Any, Final, cast
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.links.grpc_calls import Context, Failures, Handler, caller_of
 from taskd_net.links.remote import Remote

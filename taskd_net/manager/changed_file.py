@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from taskd_net.bounded_file import read_file
+from taskd_net.base.bounded_file import read_file
 
 FILE_BYTES: Final = 1_048_576
 """Bytes of the reset file at most; it has a line for each failed rank."""

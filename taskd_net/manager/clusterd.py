@@ -20,8 +20,10 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from taskd_net.address import Address
-from taskd_net.codes import ArgumentError, NodeError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ArgumentError, NodeError
+from taskd_net.base.logger import get_logger
+from taskd_net.base.untrusted import json_value
 from taskd_net.jobs.events import (
     Acknowledged,
     CallEnded,
@@ -39,7 +41,6 @@ from taskd_net.jobs.events import (
 )
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Call, Reply, ReportFaults
-from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.framework import Framework
 from taskd_net.manager.limits import ManagerLimits
@@ -51,7 +52,6 @@ from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, give_up, unknown_actions
 from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.untrusted import json_value
 from taskd_net.wire import recover_pb2
 
 REPORT_ATTEMPTS: Final = 4

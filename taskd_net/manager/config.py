@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.expect import Expected
+from taskd_net.base.limits import IN_PLACE_S
+from taskd_net.base.position import read_nodes
+from taskd_net.base.schema import Group, Kind, setting, settings_of
+from taskd_net.base.untrusted import natural
 from taskd_net.etcd.place import is_etcd
-from taskd_net.expect import Expected
 from taskd_net.faults.config import FaultSettings
-from taskd_net.limits import IN_PLACE_S
-from taskd_net.position import read_nodes
 from taskd_net.recover.place import CLUSTERD_VARIABLES
-from taskd_net.schema import Group, Kind, setting, settings_of
 from taskd_net.tls.files import Tls
-from taskd_net.untrusted import natural
 
 if TYPE_CHECKING:
     from taskd_net.jobs.snapshot import JobConfig

@@ -19,14 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net.bounded_file import open_to_write
-from taskd_net.codes import NodeError
+from taskd_net.base.bounded_file import open_to_write
+from taskd_net.base.codes import NodeError
+from taskd_net.base.untrusted import json_value, shown
 from taskd_net.faults.events import device_name
 from taskd_net.manager import keeping
 from taskd_net.manager.changed_file import ChangedFile, read_small
 from taskd_net.manager.threads import OwnThread
 from taskd_net.manager.watching import LOOK_S, watch
-from taskd_net.untrusted import json_value, shown
 
 REMOVED_S: Final = 0.5
 """Seconds after which names that are missing in the list of separated devices have been removed: a file that somebody

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import vocabulary
-from taskd_net.body import Body
-from taskd_net.codes import Code
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.jobs.outbox import COMMAND_RETRY_S
 from taskd_net.jobs.traffic import Command

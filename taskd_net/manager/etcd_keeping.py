@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
 from taskd_net.etcd.place import Place

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from taskd_net.bounded_file import read_file
+from taskd_net.base.bounded_file import read_file
 from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.reload import Reload, Reloaded

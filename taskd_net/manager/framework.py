@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.jobs.job import CONTROLLER_S
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager.threads import OwnThread

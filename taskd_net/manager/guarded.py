@@ -21,7 +21,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from taskd_net.codes import ArgumentError
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import json_value, shown
 from taskd_net.jobs.device_state import DeviceState
 from taskd_net.jobs.outbox import INFINITY, Outbox
 from taskd_net.jobs.plain import from_plain, to_text
@@ -31,7 +32,6 @@ from taskd_net.jobs.times import move_plain, moved
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, ReportFaults, Restarts, Retried
 from taskd_net.manager.config import PLUGIN_S
 from taskd_net.manager.threads import OwnThread, described
-from taskd_net.untrusted import json_value, shown
 
 ITEMS: Final = 65_536
 """Decisions in one step of a user's plugin: one for each Agent and Worker that a Manager keeps a record of."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
+from taskd_net.base.position import Position
+from taskd_net.base.vocabulary import KEEP_ALIVE, REGISTER
 from taskd_net.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, OWN, SHOWN_CHARS, DecisionView, JobCounters, MessageView
 from taskd_net.jobs.events import (
     DeviceEvent,
@@ -26,8 +28,6 @@ from taskd_net.jobs.events import (
     SwitchNic,
 )
 from taskd_net.jobs.traffic import Call, Command, Item, Replace, Reply, ReportFaults, Reset, Restarts
-from taskd_net.position import Position
-from taskd_net.vocabulary import KEEP_ALIVE, REGISTER
 
 _Other = Call | Reply | ReportFaults | Reset | Replace
 """Decisions that are shown in words."""

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from taskd_net.codes import ConfigError, NodeError
+from taskd_net.base.codes import ConfigError, NodeError
+from taskd_net.base.untrusted import json_value
 from taskd_net.job_view import DecisionView, JobCounters, LeaderView
 from taskd_net.jobs.plain import from_plain, to_text
 from taskd_net.jobs.state import NewerRelease
 from taskd_net.manager.store import Damaged, OtherJob, Removed, Store
 from taskd_net.manager.threads import OwnThread
-from taskd_net.untrusted import json_value
 
 STORE_S: Final = 1.0
 """Seconds for one commit of the state. Then decisions and acknowledgements go on without it: a disk that hangs must not

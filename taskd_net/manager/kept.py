@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters, LeaderView

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, built_in
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.guarded import Guarded, Loaded, Report, plain, plugin_thread
 from taskd_net.manager.threads import described
-from taskd_net.untrusted import shown
 
 LOAD_S: Final = 60.0
 """Seconds to import a user's plugin and make its first object: large libraries on a slow file system take some 30."""

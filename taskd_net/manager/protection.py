@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from taskd_net.base.vocabulary import EXIT, RESTART_ALL, START
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Outcome, agent
 from taskd_net.recover.mindio import MindIO
-from taskd_net.vocabulary import EXIT, RESTART_ALL, START
 
 _STARTS: Final = (EXIT, RESTART_ALL, START)
 """Commands after which a node has new processes, or none."""

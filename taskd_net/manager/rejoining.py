@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net.codes import NodeError, TaskdNetError
+from taskd_net.base.codes import NodeError, TaskdNetError
+from taskd_net.base.logger import get_logger
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.jobs.job import OTHER_FAULT, Job
@@ -33,7 +34,6 @@ from taskd_net.jobs.plugins.actions import IN_PLACE
 from taskd_net.jobs.plugins.epoch_commands import is_inside
 from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
 from taskd_net.jobs.records import PART, Records
-from taskd_net.logger import get_logger
 from taskd_net.recover.client import ClusterdError
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, Reports

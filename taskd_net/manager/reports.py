@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from taskd_net.body import Body
+from taskd_net.base.body import Body
+from taskd_net.base.vocabulary import DEVICE_FAULT
 from taskd_net.jobs.device_reports import read_report
 from taskd_net.jobs.events import Event, Reported
-from taskd_net.vocabulary import DEVICE_FAULT
 from taskd_net.wire.codec import Message
 
 _HEARTBEAT_CHARS: Final = 256

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from taskd_net.base.untrusted import json_value, shown
 from taskd_net.manager.changed_file import ChangedFile
-from taskd_net.untrusted import json_value, shown
 
 
 class ResetFile(ChangedFile[int]):

@@ -13,10 +13,10 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Final
 
-from taskd_net.codes import TaskdNetError
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.limits import KILLED_S
+from taskd_net.base.logger import get_logger
 from taskd_net.jobs.traffic import Reset
-from taskd_net.limits import KILLED_S
-from taskd_net.logger import get_logger
 from taskd_net.manager.threads import described
 
 END_S: Final = 3 * KILLED_S

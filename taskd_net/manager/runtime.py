@@ -10,10 +10,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net.codes import ArgumentError, NodeClosed
+from taskd_net.base.codes import ArgumentError, NodeClosed
+from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
+from taskd_net.base.logger import get_logger
+from taskd_net.base.vocabulary import KEEP_ALIVE
 from taskd_net.core.frame import Ack
 from taskd_net.core.link_counters import Latency, bucket_of
-from taskd_net.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.job_view import ClusterdView, JobCounters, JobView
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -31,7 +33,6 @@ from taskd_net.jobs.outbox import INFINITY
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
-from taskd_net.logger import get_logger
 from taskd_net.manager import loading
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.dispatch import Dispatch
@@ -50,7 +51,6 @@ from taskd_net.manager.watching import watch
 from taskd_net.node import Node
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.vocabulary import KEEP_ALIVE
 from taskd_net.wire.codec import Message
 
 if TYPE_CHECKING:

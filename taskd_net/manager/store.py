@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from taskd_net.codes import ConfigError, TaskdNetError
+from taskd_net.base.codes import ConfigError, TaskdNetError
 from taskd_net.jobs.state import NewerRelease
 
 FILE_SCHEMA: Final = 1

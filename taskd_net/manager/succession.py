@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 from typing import Any, Final, Self
 
-from taskd_net.codes import ConfigError, NodeClosed
+from taskd_net.base.codes import ConfigError, NodeClosed
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import Leader, clock
 from taskd_net.jobs.state import NewerRelease
-from taskd_net.logger import get_logger
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.kept import leader_of
 from taskd_net.manager.limits import ManagerLimits

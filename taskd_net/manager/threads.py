@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
-from taskd_net import threads
+from taskd_net.base import threads
 
 T = TypeVar("T")
 

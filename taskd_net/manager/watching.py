@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from taskd_net.codes import NodeError
-from taskd_net.logger import late_logger
+from taskd_net.base.codes import NodeError
+from taskd_net.base.logger import late_logger
 from taskd_net.manager.threads import OwnThread
 
 LOOK_S: Final = 1.0

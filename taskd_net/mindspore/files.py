@@ -10,9 +10,9 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net import threads
-from taskd_net.bounded_file import read_file
-from taskd_net.logger import late_logger
+from taskd_net.base import threads
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.logger import late_logger
 from taskd_net.manager.changed_file import FILE_BYTES, READ_S
 from taskd_net.manager.config import RESET_FILE
 from taskd_net.mindspore.machine import Files

@@ -12,7 +12,7 @@ from taskd_net.api.failed_calls import FailedCalls
 from taskd_net.api.member import by_signal
 from taskd_net.api.operators import LocalWorkers
 from taskd_net.api.plans import Call, Leave, Look
-from taskd_net.logger import late_logger
+from taskd_net.base.logger import late_logger
 from taskd_net.mindspore.files import Paths, Reader
 from taskd_net.mindspore.machine import Action, Machine, Note, Seen, StartController, Times
 from taskd_net.recover.launcher import Clusterd

@@ -14,8 +14,8 @@ from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.api.operators import START_WORKER_LIST, Operators
 from taskd_net.api.scheduler import end_scheduler
 from taskd_net.api.worker import UPSTREAM
-from taskd_net.codes import ConfigError
-from taskd_net.logger import late_logger
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import late_logger
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times

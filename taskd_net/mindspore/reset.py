@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
 
-from taskd_net.untrusted import json_value, natural, shown
+from taskd_net.base.untrusted import json_value, natural, shown
 
 T = TypeVar("T")
 

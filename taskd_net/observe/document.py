@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from taskd_net.expect import Expected
+from taskd_net.base.expect import Expected
+from taskd_net.base.position import Position, Role
+from taskd_net.base.states import State
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.position import Position, Role
-from taskd_net.states import State
 
 Document: TypeAlias = dict[str, Any]
 

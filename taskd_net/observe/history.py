@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
 from taskd_net.observe.events import Event, EventLog
 from taskd_net.observe.records import NodeStatus, Refused
 from taskd_net.observe.series import WHOLE, Series
-from taskd_net.position import Position
-from taskd_net.states import State
 
 HISTORY_S: Final = 3600.0
 """Seconds of which a status page keeps samples, and events of nodes that are not known any more: whoever is called

@@ -14,7 +14,7 @@ from enum import Enum
 
 import grpc
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.free_position import free_position
 from taskd_net.links import peer as peers
 from taskd_net.links.tasknet import STREAM

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.job_view import (
     AgentView,
     ClusterdView,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from taskd_net.states import State
+from taskd_net.base.states import State
 
 ENDED: Final = 32_768
 """Nodes that have left in good order of which a node keeps the state: a job of 4,000 nodes that has come to its end.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from taskd_net.base.states import State
 from taskd_net.core.links import Link
 from taskd_net.links.session import Session
 from taskd_net.observe.records import Flow, NodeStatus
-from taskd_net.states import State
 
 LATELY_S: Final = 10.0
 """Seconds for which the time that answers took is shown after the last one."""

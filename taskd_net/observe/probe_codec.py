@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.limits import TIMEOUT_MAX_S
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Failure
-from taskd_net.limits import TIMEOUT_MAX_S
-from taskd_net.position import Position
-from taskd_net.untrusted import shown
 from taskd_net.wire import probe_pb2 as pb
 
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
-from taskd_net.codes import ArgumentError, Code, Refusal, describe
+from taskd_net.base.codes import ArgumentError, Code, Refusal, describe
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.frame import FOREIGN, Ack, Failure
 from taskd_net.links import registry
 from taskd_net.links.answers import awaited, until_answered
 from taskd_net.links.session import Host
 from taskd_net.observe.probe_codec import Echo
-from taskd_net.position import Destination, Position
 from taskd_net.wire import probe_frames
 from taskd_net.wire.probe_frames import PROBE_HOPS
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taskd_net.position import Position
-from taskd_net.states import State
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 
 
 class Flow(NamedTuple):

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net.chance import chance
-from taskd_net.codes import Refusal
+from taskd_net.base.chance import chance
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Role
+from taskd_net.base.timers import on_grid
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Requests
 from taskd_net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
-from taskd_net.position import Role
-from taskd_net.timers import on_grid
 
 IDLE: Final = 4
 """Pauses between two looks of a node where nothing changes, in those between two reports of figures: the pause doubles

@@ -16,8 +16,10 @@ from typing import Final, Protocol
 
 import grpc
 
-from taskd_net.address import Address
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Role
+from taskd_net.base.states import State
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
@@ -33,8 +35,6 @@ from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.prober import Prober, one_node
 from taskd_net.observe.shared_answer import SharedAnswer
 from taskd_net.observe.view import View
-from taskd_net.position import Role
-from taskd_net.states import State
 from taskd_net.version import __version__
 
 REPORTS_PER_S: Final = 50

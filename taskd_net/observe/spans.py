@@ -12,10 +12,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from taskd_net.codes import describe
+from taskd_net.base.codes import describe
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.links.session import End
-from taskd_net.position import Position
 from taskd_net.version import __version__
 
 _HEADERS = TraceContextTextMapPropagator()

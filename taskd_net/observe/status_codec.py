@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net.codes import Code, ConfigError, Refusal
-from taskd_net.expect import Expected
+from taskd_net.base.codes import Code, ConfigError, Refusal
+from taskd_net.base.expect import Expected
+from taskd_net.base.position import REMEMBERED_CHARS, Position, require_node
+from taskd_net.base.states import State
+from taskd_net.base.untrusted import shown
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.position import REMEMBERED_CHARS, Position, require_node
-from taskd_net.states import State
-from taskd_net.untrusted import shown
 from taskd_net.wire import status_pb2
 from taskd_net.wire.fields import field_sizes
 

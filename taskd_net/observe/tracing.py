@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import Position
 from taskd_net.links.session import Tracer
-from taskd_net.position import Position
 
 
 def load_tracer(position: Position) -> Tracer:

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.host_clock import HostClock
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
-from taskd_net.host_clock import HostClock
 from taskd_net.links.connections import Connections
 from taskd_net.links.peer import OURS
 from taskd_net.links.session import Host
@@ -24,8 +26,6 @@ from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.link_figures import Seen, kind, sent, standing, upstream_in_use, why
 from taskd_net.observe.news import News
 from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
-from taskd_net.position import Position
-from taskd_net.states import State
 from taskd_net.version import __version__
 
 NODES: Final = 65_536

@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Self
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 from taskd_net.node import Node
 from taskd_net.page.looking import Looking
 from taskd_net.page.paces import PACES, Paces
 from taskd_net.page.recorder import Recorder
-from taskd_net.untrusted import shown
 
 if TYPE_CHECKING:
     from taskd_net.side_port import PortBounds, SidePort

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from taskd_net.exports import late
+from taskd_net.base.exports import late
 
 if TYPE_CHECKING:
     from taskd_net.recover import pb

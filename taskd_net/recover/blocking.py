@@ -11,16 +11,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from taskd_net import fork, threads
-from taskd_net.address import Address
 from taskd_net.background import shared
-from taskd_net.codes import ArgumentTypeError, NodeError, NodeForked
+from taskd_net.base import fork, threads
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ArgumentTypeError, NodeError, NodeForked
+from taskd_net.base.logger import get_logger
+from taskd_net.base.untrusted import shown
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
 from taskd_net.jobs.open_faults import CONTINUE, EXIT, OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
-from taskd_net.logger import get_logger
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code, describe
@@ -31,7 +32,6 @@ from taskd_net.recover.pb import ClientInfo
 from taskd_net.recover.place import PORT
 from taskd_net.recover.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.trust import credentials
-from taskd_net.untrusted import shown
 from taskd_net.wire import recover_pb2
 
 ORDERS_WAITING: Final = 16_384

@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net.address import Address
-from taskd_net.codes import NodeError, TaskdNetError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import NodeError, TaskdNetError
+from taskd_net.base.logger import get_logger
 from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE
-from taskd_net.logger import get_logger
 from taskd_net.recover import orders, rpcs
 from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.counters import Counters

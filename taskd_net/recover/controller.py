@@ -19,12 +19,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from taskd_net.codes import ArgumentError, ArgumentTypeError, TaskdNetError
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError, TaskdNetError
+from taskd_net.base.untrusted import shown
 from taskd_net.jobs.events import CONTINUE_AGENTS, KILL_MASTER, PAUSE_AGENTS, Signal
 from taskd_net.jobs.open_faults import EXIT
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover.codes import Code
-from taskd_net.untrusted import shown
 
 Ranks = Mapping[int, int]
 """Type of fault by global rank: 0 memory, 1 other, 2 network."""

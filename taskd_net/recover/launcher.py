@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from taskd_net import threads
-from taskd_net.codes import ConfigError, NodeError, TaskdNetError
-from taskd_net.logger import late_logger
+from taskd_net.base import threads
+from taskd_net.base.codes import ConfigError, NodeError, TaskdNetError
+from taskd_net.base.logger import late_logger
 from taskd_net.recover.blocking import DLRecoverManager
 from taskd_net.recover.controller import Controller
 from taskd_net.recover.pb import ClientInfo

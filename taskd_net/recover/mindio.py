@@ -27,13 +27,13 @@ from itertools import count
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Final
 
-from taskd_net import limits, threads
-from taskd_net.codes import TaskdNetError
-from taskd_net.logger import late_logger
+from taskd_net.base import limits, threads
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.logger import late_logger
+from taskd_net.base.untrusted import natural
 from taskd_net.recover import mindio_process
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, Reports
-from taskd_net.untrusted import natural
 
 PACKAGE: Final = "mindio_ttp"
 PORT: Final = "TTP_PORT"

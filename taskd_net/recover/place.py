@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 
 PORT: Final = 8899
 """TCP port of ClusterD."""

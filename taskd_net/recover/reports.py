@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from taskd_net.codes import ArgumentError, ArgumentTypeError
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError
+from taskd_net.base.untrusted import natural, shown
 from taskd_net.recover.codes import Code
-from taskd_net.untrusted import natural, shown
 from taskd_net.wire import recover_pb2 as wire
 
 RANK_MOST: Final = 2**31 - 1

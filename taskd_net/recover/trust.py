@@ -6,10 +6,10 @@ import ssl
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.bounded_file import read_file
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import shown
+from taskd_net.base import limits
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 
 
 def credentials(cert_path: str) -> grpc.ChannelCredentials:

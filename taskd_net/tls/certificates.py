@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from taskd_net import limits
-from taskd_net.bounded_file import read_file
-from taskd_net.codes import ConfigError
+from taskd_net.base import limits
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.codes import ConfigError
 from taskd_net.core.names import CertificateName, parse_all
 from taskd_net.tls.files import Tls
 

@@ -11,7 +11,7 @@ import re
 import ssl
 from typing import Final
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 
 PROBE_S: Final = 1.0
 """Seconds for the test whether a parent that hung up speaks TLS."""

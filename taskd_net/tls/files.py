@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from typing import Final
 
-from taskd_net.codes import ConfigError
-from taskd_net.schema import ASKING, DAEMONS, JOINING, Group, Kind, Reload, setting
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.schema import ASKING, DAEMONS, JOINING, Group, Kind, Reload, setting
 
 _file: Final = partial(setting, Kind.FILE, None, unset="none", reload=Reload.WATCHED, group=Group.TLS)
 _CLIENTS: Final = ("proxy", *JOINING, *ASKING)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.codes import ConfigError
-from taskd_net.logger import Logger
-from taskd_net.times import Times
+from taskd_net.base import limits
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import Logger
+from taskd_net.base.times import Times
 from taskd_net.tls.certificates import MISSING, read
 from taskd_net.tls.contexts import client_context, server_context
 from taskd_net.tls.credentials import ServerCredentials, channel_credentials

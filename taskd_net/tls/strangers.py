@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from taskd_net.logger import Logger
-from taskd_net.times import Times
+from taskd_net.base.logger import Logger
+from taskd_net.base.times import Times
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _ESTABLISHED: Final = "01"

@@ -20,15 +20,15 @@ from taskd_net.api.agent import RANK_VARIABLE
 from taskd_net.api.arguments import server_rank
 from taskd_net.api.member import Refused, Slot
 from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.logger import late_logger
+from taskd_net.base.untrusted import shown
 from taskd_net.blocking import BlockingNode
-from taskd_net.codes import TaskdNetError
-from taskd_net.logger import late_logger
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.health import PORT, HealthServer, Loop
 from taskd_net.torch.watchdog import Watchdog
-from taskd_net.untrusted import shown
 
 log: Final = late_logger()
 

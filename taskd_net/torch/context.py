@@ -25,8 +25,8 @@ from torch.distributed.elastic.multiprocessing.api import (
 )
 from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
-from taskd_net.codes import TaskdNetError
-from taskd_net.logger import late_logger
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.logger import late_logger
 from taskd_net.torch.guard import await_end
 from taskd_net.torch.guardian import Guardian
 

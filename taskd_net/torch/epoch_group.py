@@ -42,8 +42,8 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroupGloo, distributed_c10d
 from torch.distributed.constants import default_pg_timeout
 
-from taskd_net import fork
-from taskd_net.codes import TaskdNetError
+from taskd_net.base import fork
+from taskd_net.base.codes import TaskdNetError
 
 _FILES: Final = Path("/proc/self/fd")
 _EPOLL: Final = "anon_inode:[eventpoll]"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from taskd_net.limits import KILLED_S
-from taskd_net.logger import late_logger
+from taskd_net.base.limits import KILLED_S
+from taskd_net.base.logger import late_logger
 from taskd_net.torch import guard
 
 GRACE_S: Final = 1.0

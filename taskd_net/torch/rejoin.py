@@ -33,16 +33,16 @@ from taskd_net.api.worker import (
     slot,
     start_taskd_worker,
 )
-from taskd_net.codes import ArgumentTypeError, TaskdNetError
+from taskd_net.base.codes import ArgumentTypeError, TaskdNetError
+from taskd_net.base.logger import late_logger
+from taskd_net.base.untrusted import natural, shown
+from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
+from taskd_net.base.waiting import taken
 from taskd_net.job_view import SHOWN_CHARS
 from taskd_net.jobs import epochs
 from taskd_net.jobs.epochs import Part
-from taskd_net.logger import late_logger
 from taskd_net.torch import seam
 from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare
-from taskd_net.untrusted import natural, shown
-from taskd_net.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
-from taskd_net.waiting import taken
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import torch
 
-from taskd_net import fork
-from taskd_net.codes import TaskdNetError
-from taskd_net.logger import late_logger
+from taskd_net.base import fork
+from taskd_net.base.codes import TaskdNetError
+from taskd_net.base.logger import late_logger
 
 log: Final = late_logger()
 

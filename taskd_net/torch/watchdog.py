@@ -11,7 +11,7 @@ from typing import Final
 
 from torch.distributed.elastic.timer import FileTimerServer
 
-from taskd_net.logger import late_logger
+from taskd_net.base.logger import late_logger
 
 log: Final = late_logger()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from taskd_net.logger import Logger
+from taskd_net.base.logger import Logger
 
 
 class Absence:

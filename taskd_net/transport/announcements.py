@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.core.admission import ACK_BUDGET_PER_HOP
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
@@ -27,8 +29,6 @@ from taskd_net.links.grpc_calls import Context
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host
 from taskd_net.links.turns import Turns
-from taskd_net.position import Position
-from taskd_net.states import State
 from taskd_net.transport.permissions import Permissions
 from taskd_net.wire import requests
 from taskd_net.wire.link_requests import Announcing

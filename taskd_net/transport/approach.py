@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 
 JOINS_AT_ONCE: Final = 8
 """Nodes of one event loop that join at a time, half of them at one parent. A process has one node as a rule. In a

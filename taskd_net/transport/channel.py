@@ -6,10 +6,10 @@ from typing import Final, TypeAlias
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.address import Address
-from taskd_net.peer_limits import DEFAULT, Limits
-from taskd_net.times import TIMES, Times
+from taskd_net.base import limits
+from taskd_net.base.address import Address
+from taskd_net.base.peer_limits import DEFAULT, Limits
+from taskd_net.base.times import TIMES, Times
 from taskd_net.tls.files import Tls
 from taskd_net.transport import grpc_threads
 

@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import grpc
 
-from taskd_net import limits
-from taskd_net.address import Address
-from taskd_net.codes import Code, NodeError, Refusal, describe
+from taskd_net.base import limits
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Code, NodeError, Refusal, describe
+from taskd_net.base.position import Position
 from taskd_net.links import peer as peers
 from taskd_net.links import registry
 from taskd_net.links.grpc_calls import GrpcRequests, unary_call
 from taskd_net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
 from taskd_net.links.session import Host, Session
-from taskd_net.position import Position
 from taskd_net.transport import channel as channels
 from taskd_net.transport.approach import Approach, approach_of
 from taskd_net.wire import codec, requests

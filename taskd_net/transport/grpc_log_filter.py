@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Final
 
-from taskd_net.limits import LOG_PEER_REFILL_S
+from taskd_net.base.limits import LOG_PEER_REFILL_S
 
 _OF_PEERS: Final = ("Invalid encoding", "ExecuteBatchError raised in core")
 """First words of gRPC's lines about peers: metadata that is not UTF-8, and connections lost during an answer."""

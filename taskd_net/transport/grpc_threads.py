@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import grpc
 
-from taskd_net import descriptors, threads
+from taskd_net.base import descriptors, threads
 
 User: TypeAlias = grpc.aio.Channel | grpc.aio.Server
 

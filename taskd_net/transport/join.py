@@ -18,21 +18,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from taskd_net.address import Address
-from taskd_net.chance import chance
-from taskd_net.codes import describe
+from taskd_net.base.address import Address
+from taskd_net.base.chance import chance
+from taskd_net.base.codes import describe
+from taskd_net.base.position import Position, Role
+from taskd_net.base.states import end_of
+from taskd_net.base.upstreams import Rounds
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
 from taskd_net.links.answers import awaited
 from taskd_net.links.kind import End, Failed
 from taskd_net.links.kind import Kind as LinkKind
 from taskd_net.links.session import Host
-from taskd_net.position import Position, Role
 from taskd_net.retry import Backoff
-from taskd_net.states import end_of
 from taskd_net.transport.connecting import Connector, NoPlace, Reports, Stay
 from taskd_net.transport.renewal import Renewal
-from taskd_net.upstreams import Rounds
 from taskd_net.wire import requests
 from taskd_net.wire.link_requests import Announcing
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.core.registrations import Registration, Registrations
 from taskd_net.core.routes import LinkId
 from taskd_net.links.remote import Remote

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from taskd_net.chance import chance
+from taskd_net.base.chance import chance
 from taskd_net.core.links import UP
 from taskd_net.links.grpc_calls import CallFailed
 from taskd_net.links.kind import Failed

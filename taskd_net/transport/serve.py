@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import grpc
 
-from taskd_net.address import Address
-from taskd_net.codes import Code, ConfigError, Refusal
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Code, ConfigError, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
@@ -25,7 +26,6 @@ from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
 from taskd_net.links.unfinished import Receiver, Unfinished
 from taskd_net.links.unfinished_calls import UnfinishedCalls
-from taskd_net.position import Position
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import Strangers
 from taskd_net.transport import grpc_threads, standard

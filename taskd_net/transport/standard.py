@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import grpc
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.links.grpc_calls import SERVICE
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import grpc
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
@@ -19,8 +21,6 @@ from taskd_net.links.grpc_calls import Context
 from taskd_net.links.kind import End, Incoming
 from taskd_net.links.remote import Caller
 from taskd_net.links.session import Host, Session
-from taskd_net.position import Position
-from taskd_net.states import State
 from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 

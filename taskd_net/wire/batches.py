@@ -11,12 +11,12 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.limits import SHARED_IN_FLIGHT
+from taskd_net.base.position import Position
 from taskd_net.core.acks import FAILURES_TOLD, Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.core.in_flight import ABANDONED_UUIDS
-from taskd_net.limits import SHARED_IN_FLIGHT
-from taskd_net.position import Position
 from taskd_net.wire import codec
 from taskd_net.wire.fields import cached_varint, field_sizes, read_varint
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext

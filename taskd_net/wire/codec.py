@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.limits import MESSAGE_BYTES
+from taskd_net.base.position import REMEMBERED_CHARS, Destination, Position
 from taskd_net.core.frame import Ack, Flow, Frame
-from taskd_net.limits import MESSAGE_BYTES
-from taskd_net.position import REMEMBERED_CHARS, Destination, Position
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import cached_varint, text_field, varint
 from taskd_net.wire.headers import (

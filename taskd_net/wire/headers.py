@@ -12,9 +12,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Destination, Position, require_node
 from taskd_net.core.frame import Flow
-from taskd_net.position import Destination, Position, require_node
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import read_varint
 from taskd_net.wire.positions import read_position

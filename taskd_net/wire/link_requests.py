@@ -7,11 +7,11 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.core.frame import Ack
 from taskd_net.core.ready import Kind
-from taskd_net.position import Position
-from taskd_net.states import State
 from taskd_net.wire import codec, link_pb2
 from taskd_net.wire.fields import field_sizes
 

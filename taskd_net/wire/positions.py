@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from taskd_net.position import REMEMBERED_CHARS, Position
+from taskd_net.base.position import REMEMBERED_CHARS, Position
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import varint
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Destination, Position, is_rank
 from taskd_net.core.frame import Probe
-from taskd_net.position import Destination, Position, is_rank
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.positions import write_position
 

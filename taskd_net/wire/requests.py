@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position, Role
 from taskd_net.core.topology import ROUTES_SLICE
-from taskd_net.position import Position, Role
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.codec import require_uuid
 from taskd_net.wire.fields import field_end

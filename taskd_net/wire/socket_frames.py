@@ -10,7 +10,7 @@ import struct
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from taskd_net.codes import TaskdNetError
+from taskd_net.base.codes import TaskdNetError
 
 READ_BYTES: Final = 128 * 1024
 """Bytes of the buffer that all direct links of an event loop read into, and so of one read: more small messages than

@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from taskd_net import BlockingNode, Node, NodeConfig, NodeForked, api, fork
+from taskd_net import BlockingNode, Node, NodeConfig, NodeForked, api
 from taskd_net.api import worker
+from taskd_net.base import fork
 from tests.forked_logs import log_until
 
 CHILD_S = 20.0

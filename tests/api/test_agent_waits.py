@@ -16,7 +16,7 @@ from taskd_net.api.agent_events import Looked
 from taskd_net.api.ends import Ends
 from taskd_net.api.plans import Look
 from taskd_net.api.supervision import Times
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.api.conftest import AGENT, QUICK, SOON, Start, take
 from tests.api.frameworks import Msrun
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import taskd_net
-from taskd_net import api, logs
+from taskd_net import api
 from taskd_net.api import proxy, worker
+from taskd_net.base import logs
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8
 
 INITIALISED = "it has not been initialised; init_taskd_{} first"

@@ -13,7 +13,7 @@ import pytest
 from taskd_net import api
 from taskd_net.api import disk, worker
 from taskd_net.api.worker import WorkerTimes
-from taskd_net.waiting import End
+from taskd_net.base.waiting import End
 from tests.api.conftest import SOON, rank_3_of_8, until
 
 KB = 1000

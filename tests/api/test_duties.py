@@ -19,7 +19,7 @@ from taskd_net.api.duties import (
     stressed,
     switched,
 )
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.jobs.plugins.stress_test import read_result
 
 pytestmark = pytest.mark.oldest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, Retry
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.api.conftest import SOON
 
 ROOT = Path(__file__).parents[2]

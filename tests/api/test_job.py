@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from taskd_net import BlockingNode
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.api.conftest import OWN_IP, SOON, free_port, until
 from tests.api.processes import Role
 

@@ -18,14 +18,14 @@ import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, Position, api
 from taskd_net.api import arguments, manager
-from taskd_net.body import Body
+from taskd_net.base.body import Body
+from taskd_net.base.waiting import taken
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.records import REPORTS_PER_NODE
 from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.manager import Succession, runtime
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.observe.document import document
-from taskd_net.waiting import taken
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
 CONFIG: dict[str, object] = {

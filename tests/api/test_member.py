@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from taskd_net import ConfigError, fork
+from taskd_net import ConfigError
 from taskd_net.api.member import Once, Refused, Slot, documented
+from taskd_net.base import fork
 
 
 class Kept:

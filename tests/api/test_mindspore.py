@@ -12,7 +12,7 @@ from taskd_net.api.agent_events import Looked
 from taskd_net.api.member import Refused
 from taskd_net.api.mindspore import MindSporeWorkers
 from taskd_net.api.operators import Operators
-from taskd_net.codes import TaskdNetError
+from taskd_net.base.codes import TaskdNetError
 
 pytestmark = pytest.mark.oldest
 

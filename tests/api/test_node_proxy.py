@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, Position, Retry, api
-from taskd_net.address import Address
 from taskd_net.api import agent, node_proxy
 from taskd_net.api.member import documented
 from taskd_net.api.node_proxy import AgentsProxy
-from taskd_net.body import Body
+from taskd_net.base.address import Address
+from taskd_net.base.body import Body
 from taskd_net.observe.identify import Found, Kind
 from taskd_net.tls.files import Tls
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until

@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Node, Position
 from taskd_net.api.outbox import Heartbeat, Outbox
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 
 pytestmark = pytest.mark.oldest
 

@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net import BlockingNode, Code, NodeConfig, api
 from taskd_net.api import proxy
-from taskd_net.states import State
+from taskd_net.base.states import State
 from tests.api.conftest import SOON, Failures, free_port, state_of
 
 

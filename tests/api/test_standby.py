@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net import BlockingNode, Node, NodeConfig, NodeTimeout, Position, api
 from taskd_net.api import manager
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.manager import succession

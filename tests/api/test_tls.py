@@ -14,7 +14,7 @@ from tests.peers.certificates import Folder
 
 def test_a_job_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Manager, Proxy and Worker of one job, a Worker of another thread's loop beside them, and new certificates."""
-    monkeypatch.setattr("taskd_net.chance.chance.uniform", lambda least, _: least)  # no node waits before it moves
+    monkeypatch.setattr("taskd_net.base.chance.chance.uniform", lambda least, _: least)  # no node waits before it moves
     files = Folder(tmp_path / "certs")
     files.issue(hosts=("127.0.0.1", OWN_IP))
     conf = {"ca": files.ca, "server_key": files.key, "server_crt": files.crt}

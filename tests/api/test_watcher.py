@@ -13,7 +13,7 @@ import pytest
 
 from taskd_net import Ack
 from taskd_net.api.watcher import DeviceWatcher
-from taskd_net.codes import ArgumentError, ConfigError
+from taskd_net.base.codes import ArgumentError, ConfigError
 from taskd_net.manager import ManagerConfig
 from tests.manager.cluster import agent, leaves, managed
 from tests.polling import until

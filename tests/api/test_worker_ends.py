@@ -13,7 +13,7 @@ import pytest
 from taskd_net import BlockingNode, Code, api
 from taskd_net.api import worker
 from taskd_net.api.worker import WorkerTimes
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
 pytestmark = pytest.mark.oldest

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
 from taskd_net import Echo, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
+from taskd_net.base.states import State
 from taskd_net.observe.probe_codec import About, Series
 from taskd_net.observe.records import Mesh, NodeStatus
-from taskd_net.states import State
 from taskd_net.tls.files import Tls
 
 

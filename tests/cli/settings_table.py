@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from taskd_net.base.schema import Group, Reload, Setting
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import COMMANDS, SETTINGS
-from taskd_net.schema import Group, Reload, Setting
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 HEAD: Final = (

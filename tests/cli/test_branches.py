@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Position
+from taskd_net.base.states import State
 from taskd_net.cli.branches import FOLD_NODES, draw, duration, milliseconds, names
 from taskd_net.cli.top_view import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.states import State
 
 
 def job(nodes: int, processes: int, expected: str = "", **changed: NodeStatus) -> Document:

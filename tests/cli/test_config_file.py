@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import ConfigError, limits
+from taskd_net import ConfigError
+from taskd_net.base import limits
 from taskd_net.cli.config_file import load
 
 NAMES = {"mgr": ["grace", "listen"], "proxy": ["grace", "upstream"]}

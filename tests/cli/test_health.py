@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli import health
 from taskd_net.cli.group import group
 from taskd_net.observe.client import AskFailed, NoManager

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 import taskd_net.cli
 from taskd_net import Ack, Code, Message, Position
+from taskd_net.base.states import State
 from taskd_net.cli import forget, health, lines, probing
 from taskd_net.cli import mesh as mesh_module
 from taskd_net.cli.branches import draw
@@ -27,7 +28,6 @@ from taskd_net.observe.document import document
 from taskd_net.observe.job_document import job_document
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh, NodeStatus, Own
-from taskd_net.states import State
 from tests.cli.clients import Client
 from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.test_untrusted import HOSTILE

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.base.limits import MESSAGE_BYTES
 from tests.cli.processes import Command
 from tests.peers.child import RawChild
 

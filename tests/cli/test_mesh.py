@@ -6,11 +6,11 @@ import click
 import pytest
 
 from taskd_net import ConfigError
+from taskd_net.base.states import State
 from taskd_net.cli import mesh as module
 from taskd_net.cli.mesh import look
 from taskd_net.observe.client import AskFailed
 from taskd_net.observe.document import Document
-from taskd_net.states import State
 from tests.cli.clients import Client, mesh
 
 LOST, JOINED = mesh(State.LOST), mesh(State.JOINED)

@@ -12,9 +12,9 @@ from contextlib import suppress
 import pytest
 
 from taskd_net import Message, Position
+from taskd_net.base.untrusted import PIECE_CHARS
 from taskd_net.cli import output as module
 from taskd_net.cli.output import REST, WRITE_BYTES, Output, _joined, _rested, as_json, as_text
-from taskd_net.untrusted import PIECE_CHARS
 
 MESSAGE = Message("u", "kind", True, Position.mgr(), Position.worker(0, 3), 1, "bödy")
 

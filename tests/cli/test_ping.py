@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
+from taskd_net.base.position import Position
 from taskd_net.cli.ping import Summary, percentile
 from taskd_net.observe.probe_codec import Echo
-from taskd_net.position import Position
 from tests.cli.inside import refused
 from tests.cli.processes import Command, Daemon, run
 from tests.peers.child import RawChild

@@ -11,8 +11,8 @@ import sys
 import pytest
 import structlog
 
+from taskd_net.base.logger import Event, get_logger
 from taskd_net.cli.rendering import STRUCTLOG
-from taskd_net.logger import Event, get_logger
 
 AT = 1_795_716_000.25
 

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net import NodeConfig
+from taskd_net.base.schema import Group
 from taskd_net.cli.daemon import DaemonCommand
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
 from taskd_net.manager.config import ManagerConfig, ignored_interval
-from taskd_net.schema import Group
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from click.testing import CliRunner
 
+from taskd_net.base.states import State
 from taskd_net.cli import mesh as module
 from taskd_net.cli.top import top
-from taskd_net.states import State
 from tests.cli.clients import Client, mesh
 from tests.cli.terminal import Terminal
 from tests.peers.mesh import Mesh, WatchedNode

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.base.states import State
 from taskd_net.cli.top_view import HELP, ORDERS, TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
-from taskd_net.states import State
 from tests.cli.clients import mesh
 
 FOUND = document(mesh(State.JOINED, State.LOST))

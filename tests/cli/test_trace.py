@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from taskd_net import Echo, Position
+from taskd_net.base.states import State
 from taskd_net.cli import probing
 from taskd_net.cli.trace import trace
 from taskd_net.observe.client import AskFailed
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.records import Mesh, NodeStatus, Own
-from taskd_net.states import State
 from tests.cli.clients import Client
 
 PROXY = Echo(0, Position.proxy(0), 0.001, "batched")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from taskd_net.base.position import Position
 from taskd_net.core.acks import UNTOLD, Told
 from taskd_net.core.acks import Answer as Heard
 from taskd_net.core.frame import Ack, Frame, Probe
@@ -20,7 +21,6 @@ from taskd_net.core.ready import Announce, Answered, Key, Kind, Notice, Ready, W
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
-from taskd_net.position import Position
 from tests.core.invariants import check
 
 Reply: TypeAlias = Callable[[Ack], None]

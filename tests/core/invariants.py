@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from taskd_net.base.position import Role
 from taskd_net.core.links import LINK_FREE_BYTES, Link
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId, Routes, _Pattern, _patterns
 from taskd_net.core.schedule import Schedule
-from taskd_net.position import Role
 
 
 def check(router: Router) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
-from taskd_net.position import Position
 from tests.core.driven import Action, Answer, Driven, Forward
 from tests.core.routers import Caller, at, router
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
@@ -12,7 +13,6 @@ from taskd_net.core.links import Link
 from taskd_net.core.ready import Joined, Kind, ReportViolation
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
-from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Driven, Forward
 
 STRANGER: Final = 99

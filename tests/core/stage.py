@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Announce, EndStream, Forgot, Joined, Lost

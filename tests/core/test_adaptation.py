@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.frame import Adapted
 from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.core.routes import Routes
-from taskd_net.position import Position
 from tests.core.odd import LEAF, add_odd_child, below_an_odd_parent, forwards, sent, went_up
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, router
 

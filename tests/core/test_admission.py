@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core import admission
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Announce, Kind, Lost, ReportViolation
-from taskd_net.position import Position
 from tests.core.driven import Answer, Deliver, Driven, Forward
 from tests.core.odd import LEAF, add_odd_child, below_an_odd_parent, forwards, sent, went_up
 from tests.core.routers import (

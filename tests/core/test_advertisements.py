@@ -6,6 +6,8 @@ from typing import cast
 
 import pytest
 
+from taskd_net.base.limits import ANNOUNCE_POSITIONS
+from taskd_net.base.position import Position
 from taskd_net.core.advertisements import Advertisements, AnnouncementQueue, Waiter
 from taskd_net.core.counters import Counters
 from taskd_net.core.decisions import Decisions
@@ -13,8 +15,6 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.topology import Topology
-from taskd_net.limits import ANNOUNCE_POSITIONS
-from taskd_net.position import Position
 from tests.core.driven import Action, Answer
 from tests.core.routers import answers, at, everybody
 

@@ -7,16 +7,16 @@ from collections import Counter
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.limits import MESSAGE_BYTES
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import Destination
 from taskd_net.core.backlog import LINK_GRANT_BYTES, Backlog
 from taskd_net.core.forwarding import BRANCH_BYTES, FEW_BRANCHES
 from taskd_net.core.frame import Probe
 from taskd_net.core.links import LINK_FREE_BYTES, UP, Link
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import LOCAL
-from taskd_net.limits import MESSAGE_BYTES
-from taskd_net.peer_limits import Limits
-from taskd_net.position import Destination
 from tests.core.driven import Driven, Forward
 from tests.core.routers import Caller, add_child, answered, at, frame, join
 

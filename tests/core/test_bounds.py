@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.peer_limits import Limits
 from taskd_net.core import topology
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Kind
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.peer_limits import Limits
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, answers, at, everybody
 

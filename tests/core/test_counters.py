@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.base.position import Destination
 from taskd_net.core import forwarding
 from taskd_net.core.counters import BATCH_SIZES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.position import Destination
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, at, frame, join, joined, router
 

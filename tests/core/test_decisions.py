@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.core.acks import Branch, FanOut, Origin, Send
 from taskd_net.core.counters import Counters
 from taskd_net.core.decisions import Decisions
@@ -13,7 +14,6 @@ from taskd_net.core.links import Children, Link, Terms
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Answered, Lost
 from taskd_net.core.topology import Topology
-from taskd_net.peer_limits import DEFAULT
 from tests.core.routers import at, frame, pending
 
 

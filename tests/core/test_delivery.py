@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Lost

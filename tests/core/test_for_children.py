@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core import messages
 from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks

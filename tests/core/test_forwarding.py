@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Joined, Lost, Reason

@@ -2,9 +2,9 @@
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.mesh_errors import ReceiverError
 from taskd_net.core.frame import Ack
-from taskd_net.mesh_errors import ReceiverError
 from tests.core.routers import at
 
 

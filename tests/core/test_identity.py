@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position, tool_ranks
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.position import Position, tool_ranks
 from tests.core.driven import Answer, Driven
 from tests.core.routers import Caller, accused, add_child, answered, at, child_from, everybody, joined, router
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Announce, Forgot, Kind
-from taskd_net.position import Position
 from tests.core.driven import Answer, Deliver
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router, stand
 

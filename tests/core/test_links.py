@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.links import UP, Children, Link
-from taskd_net.position import Position
 from tests.core.routers import at
 
 INF = float("inf")

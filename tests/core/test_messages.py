@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import Destination
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame, Probe
 from taskd_net.core.identity import Violation
@@ -13,8 +15,6 @@ from taskd_net.core.replay import Recorder, replay
 from taskd_net.core.router import ANSWERS_UNTAKEN, Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.seen import Seen
-from taskd_net.peer_limits import Limits
-from taskd_net.position import Destination
 from tests.core.invariants import check
 from tests.core.routers import at
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Joined, Kind, Withdraw

@@ -2,11 +2,11 @@
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Destination
 from taskd_net.core.frame import FOREIGN, Probe
 from taskd_net.core.links import UP, Link
 from taskd_net.core.ready import Lost
-from taskd_net.position import Destination
 from tests.core.driven import Action, Driven, Forward
 from tests.core.routers import STRANGER, Caller, answers, at, frame, hops, router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.ready import Announce, Kind, Lost
 from tests.core.odd import LEAF, add_odd_child, below_an_odd_parent, forwards, receivers, sent
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, joined, router

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.peer_limits import Limits
 from taskd_net.core.quota import Quota
-from taskd_net.peer_limits import Limits
 
 LIMITS = Limits(child_messages=3, child_bytes=100, total_messages=4, total_bytes=250)
 

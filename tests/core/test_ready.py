@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Announce, Joined, Kind, Ready

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.frame import Adapted, Frame, Probe, Traced
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.names import CertificateName
@@ -16,7 +17,6 @@ from taskd_net.core.ready import Kind
 from taskd_net.core.replay import EVENTS, Recorder, decode, encode, replay
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.position import Destination, Position
 from taskd_net.wire.link_pb2 import Batch
 from tests.core import driven
 from tests.core.routers import at, frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.core.links import UP
 from taskd_net.core.ready import SignsOfLife
 from tests.core.driven import Forward

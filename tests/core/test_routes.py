@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.routes import LinkId, Routes, describe_missing
-from taskd_net.position import Destination, Position
 from tests.core.invariants import check_routes
 from tests.core.routers import at, everybody
 

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Terms
@@ -14,8 +16,6 @@ from taskd_net.core.ready import Kind, Ready
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.uuids import Uuids
-from taskd_net.peer_limits import Limits
-from taskd_net.position import Destination, Position
 from tests.core.invariants import check
 from tests.core.routers import at, everybody
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taskd_net.base.position import Position
 from taskd_net.core.links import UP
 from taskd_net.core.seen import BLOCK_BYTES, PAGE_BYTES, UUID_BYTES, Seen
 from taskd_net.core.uuids import Uuids
-from taskd_net.position import Position
 from tests.core.routers import at
 
 ONE, OTHER = at("Worker/0/0"), at("Worker/0/1")

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net.base.position import Position
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Announce, Forgot, Kind
-from taskd_net.position import Position
 from tests.core.driven import Action, Driven
 from tests.core.routers import Caller, add_child, answered, at, everybody, joined, router
 

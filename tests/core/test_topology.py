@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Destination
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Children, Link
 from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
-from taskd_net.position import Destination
 from tests.core.routers import STRANGER, at, everybody
 
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.demo.process import CLOSE_S, LINE_BYTES
 from taskd_net.demo.tour import UNICAST_SENDS
 

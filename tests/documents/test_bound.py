@@ -10,8 +10,9 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, distributions, job_view, limits, side_port
+from taskd_net import Code, job_view, side_port
 from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
+from taskd_net.base import distributions, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core import admission, router, topology
 from taskd_net.core.ready import Kind

@@ -49,7 +49,7 @@ def test_reference_has_each_public_name_once() -> None:
         name for page in (DOCS / "reference").glob("*.md") for name in re.findall(r"(?m)^::: (\S+)", page.read_text())
     ]
     public = {f"taskd_net.{name}" for name in (*taskd_net.__all__, *taskd_net.api.__all__)}
-    assert sorted(named) == sorted(public | {"taskd_net.codes"})
+    assert sorted(named) == sorted(public | {"taskd_net.base.codes"})
 
 
 def test_each_public_name_has_a_docstring() -> None:
@@ -105,10 +105,10 @@ def test_other_citations_are_explained() -> None:
 def test_links_out_of_docs_lead_to_pages_of_the_site() -> None:
     brought = repository.brought()
     assert brought["index.md"] == ROOT / "README.md"
-    assert brought["repository/taskd_net/limits.py.md"] == ROOT / "taskd_net" / "limits.py"
-    text = "[limits](../taskd_net/limits.py) [trust](../SECURITY.md#trust) [terms](glossary.md) [none](none.md) [web](https://a.test/b.md)"
+    assert brought["repository/taskd_net/base/limits.py.md"] == ROOT / "taskd_net" / "base/limits.py"
+    text = "[limits](../taskd_net/base/limits.py) [trust](../SECURITY.md#trust) [terms](glossary.md) [none](none.md) [web](https://a.test/b.md)"
     assert repository.placed(text, DOCS / "api.md") == (
-        "[limits](repository/taskd_net/limits.py.md) [trust](repository/SECURITY.md#trust) [terms](glossary.md) "
+        "[limits](repository/taskd_net/base/limits.py.md) [trust](repository/SECURITY.md#trust) [terms](glossary.md) "
         "[none](none.md) [web](https://a.test/b.md)"
     )
     assert repository.placed("[all](docs/glossary.md#x)", ROOT / "README.md") == "[all](glossary.md#x)"

@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from taskd_net import Node, NodeConfig, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
+from taskd_net.base.states import State
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.observe.document import Document
-from taskd_net.states import State
 from tests.api.conftest import free_port
 from tests.cli.processes import PATIENCE_S, Command, run
 from tests.etcd.server import Member

@@ -19,13 +19,13 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd.client import Etcd, EtcdError
 from taskd_net.etcd.leader import LED, Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
-from taskd_net.logger import get_logger
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.wire import etcd_pb2 as wire
 from tests.etcd.double import Away

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from tests.api.conftest import free_port
 from tests.freezing import freeze
 from tests.polling import asked_until

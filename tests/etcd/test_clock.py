@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.vocabulary import EXIT, RESTART_ALL, START
+from taskd_net.base.vocabulary import EXIT, RESTART_ALL, START
 from tests.etcd.managers import Managers
 from tests.etcd.server import ETCD, WHY_NOT, etcd_members
 from tests.manager.cluster import Leaf

@@ -14,8 +14,8 @@ from statistics import median
 import pytest
 
 from taskd_net import Retry
-from taskd_net.body import Body
-from taskd_net.vocabulary import EXIT, RESTART_ALL, START
+from taskd_net.base.body import Body
+from taskd_net.base.vocabulary import EXIT, RESTART_ALL, START
 from tests.etcd.managers import RESTARTS, Job, Managers
 from tests.etcd.server import ETCD, WHY_NOT, etcd_members
 from tests.etcd.traffic import Traffic

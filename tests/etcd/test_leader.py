@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd import leader as module
 from taskd_net.etcd.client import EtcdError
 from taskd_net.etcd.leader import LED, Leader
@@ -16,7 +17,6 @@ from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, Deposed, EtcdStore
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.state import SCHEMA, NewerRelease
-from taskd_net.logger import get_logger
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.wire import etcd_pb2 as wire
 from tests.etcd.double import Double

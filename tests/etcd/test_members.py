@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from taskd_net import Node, NodeConfig, Retry
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.etcd.limits import EtcdLimits
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, Member, Outage, etcd_members

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.etcd.server import ETCD, WHY_NOT
 from tests.etcd.test_standby import LEADS, job, term
 from tests.peers.original.cluster import Originals

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.api.conftest import free_port
 from tests.cli.processes import Command
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code, Node, NodeConfig
-from taskd_net.body import Body
-from taskd_net.codes import ConfigError
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd.client import EtcdClient, LeaseEnded
 from taskd_net.etcd.leader import LED, Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import Deposed, EtcdStore, require_job
 from taskd_net.jobs.state import SCHEMA
-from taskd_net.logger import get_logger
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.manager.limits import ManagerLimits

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from tests.cli.processes import PATIENCE_S
 from tests.etcd.server import ETCD, WHY_NOT
 from tests.etcd.test_standby import LEADS, job

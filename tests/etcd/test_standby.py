@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.address import Address
-from taskd_net.body import Body
+from taskd_net.base.address import Address
+from taskd_net.base.body import Body
 from taskd_net.etcd.limits import EtcdLimits
 from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run

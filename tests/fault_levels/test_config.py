@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.faults.config import FaultSettings
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import JobKind, Mode, SubHealth

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.levels import Action, FaultType, Mode
 from taskd_net.faults.rules import FaultRules

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import FaultEvent, FaultKind, Severity

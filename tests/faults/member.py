@@ -24,11 +24,11 @@ from typing import Any
 import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig, Tls
+from taskd_net.base.limits import ACK_TIMEOUT_S
+from taskd_net.base.times import Times
 from taskd_net.cli import memory
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
-from taskd_net.limits import ACK_TIMEOUT_S
-from taskd_net.times import Times
 from tests.faults import traffic
 from tests.faults.ledger import MARK, Recorder
 from tests.faults.turns import TurnMeter

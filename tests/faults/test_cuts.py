@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from tests.faults.conftest import EACH_KIND, SHORT, Form, over_links
 from tests.faults.figures import Figures
 from tests.faults.isolation import DETECTED_S, Look, failures_among

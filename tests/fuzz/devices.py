@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from taskd_net import vocabulary
-from taskd_net.body import Body
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import json_value
 from taskd_net.faults import editions
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import FaultEvent, FaultKind, read_event
@@ -23,8 +25,6 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.manager import device_files, reports
 from taskd_net.mindspore import reset
-from taskd_net.position import Position
-from taskd_net.untrusted import json_value
 from taskd_net.wire.codec import Message
 
 T = TypeVar("T")

@@ -8,10 +8,13 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net import profiling_switch, vocabulary
+from taskd_net import profiling_switch
 from taskd_net.api import duties
-from taskd_net.body import Body
-from taskd_net.codes import ArgumentError, ConfigError, Refusal
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ArgumentError, ConfigError, Refusal
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import json_line
 from taskd_net.jobs import epochs, state
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.fault import read_fault
@@ -21,9 +24,7 @@ from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import read_count
 from taskd_net.observe import job_codec
 from taskd_net.observe.job_document import job_document
-from taskd_net.position import Position
 from taskd_net.recover import orders, rpcs
-from taskd_net.untrusted import json_line
 from taskd_net.wire import recover_pb2
 
 CODES: Final = (0, 201, 202, 204, 205, 210, vocabulary.EPOCH_STATE)

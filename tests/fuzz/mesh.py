@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
@@ -16,8 +18,6 @@ from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.links import peer
-from taskd_net.peer_limits import Limits
-from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
 from tests.core.invariants import check
 

@@ -8,8 +8,9 @@ import socket
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from taskd_net import limits
-from taskd_net.codes import Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.links import direct_socket
@@ -18,7 +19,6 @@ from taskd_net.links.direct import DirectLink
 from taskd_net.links.direct_requests import Answering, Asking
 from taskd_net.links.direct_socket import DirectSocket
 from taskd_net.links.remote import Caller, remote_of
-from taskd_net.position import Position
 from taskd_net.wire import socket_frames
 from taskd_net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
 from taskd_net.wire.socket_frames import (

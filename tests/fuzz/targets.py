@@ -21,17 +21,20 @@ from click.testing import CliRunner
 from google.protobuf.message import DecodeError
 
 from taskd_net import NodeConfig
-from taskd_net.address import Address
 from taskd_net.api import agent_messages, arguments
-from taskd_net.body import Body
+from taskd_net.base.address import Address
+from taskd_net.base.body import Body
+from taskd_net.base.codes import Code, ConfigError, Refusal
+from taskd_net.base.expect import Expected
+from taskd_net.base.limits import MESSAGE_BYTES
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import json_line, printable
+from taskd_net.base.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
-from taskd_net.codes import Code, ConfigError, Refusal
 from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
-from taskd_net.expect import Expected
-from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.links import peer as peers
 from taskd_net.links.remote import remote_of
 from taskd_net.observe import probe_codec, status_codec
@@ -39,10 +42,7 @@ from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Ledger, Report
 from taskd_net.observe.records import Mesh
 from taskd_net.page.feed import Feed
-from taskd_net.position import Position
 from taskd_net.side_port import _Gate
-from taskd_net.untrusted import json_line, printable
-from taskd_net.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.batches import (

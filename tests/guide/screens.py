@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from taskd_net.base.position import Position
 from taskd_net.cli.branches import Line, draw
 from taskd_net.cli.frames import wrapped
 from taskd_net.cli.screen import Screen
@@ -19,7 +20,6 @@ from taskd_net.cli.top_view import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rates
 from taskd_net.observe.records import Mesh
-from taskd_net.position import Position
 from tests.page.meshes import Made, of_size
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "screens"

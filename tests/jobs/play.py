@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.limits import SWITCH_NIC_S
+from taskd_net.base.position import Position
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, StressTest, SwitchNic
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome, Restarts
-from taskd_net.limits import SWITCH_NIC_S
-from taskd_net.position import Position
 from tests.jobs.test_records import check
 
 AGENTS = 3

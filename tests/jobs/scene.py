@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Position
 from taskd_net.faults.decisions import Decision
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal
@@ -14,7 +15,6 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import AnyPlugin, built_in
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import Command, Outcome
-from taskd_net.position import Position
 
 LOCAL = JobConfig()
 CLUSTERD = JobConfig(fault_recover="on", clusterd=True)

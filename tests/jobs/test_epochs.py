@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING, Epochs, Part, read_part
 from taskd_net.jobs.records import WorkerRecord
 

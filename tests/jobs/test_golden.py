@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.jobs import epochs
 from taskd_net.jobs.events import (
     FaultFiles,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Position
 from taskd_net.jobs.events import Reported
 from taskd_net.jobs.records import AGENT_SILENT_S, JOB_NODES, REPORTS_PER_NODE, UNKNOWN, AgentRecord, Records, Taken
-from taskd_net.position import Position
 
 FAULT = '{"fault_ranks": [3], "restart_times": -1}'
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.jobs.events import Acknowledged, Signal
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.outbox import COMMAND_ATTEMPTS

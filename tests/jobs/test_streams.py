@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.jobs.events import RetryTime
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from taskd_net.codes import ArgumentError
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.position import Position
+from taskd_net.base.vocabulary import AGENT_COMMANDS
 from taskd_net.jobs.traffic import Command, fault_ranks, rank_texts
-from taskd_net.position import Position
-from taskd_net.vocabulary import AGENT_COMMANDS
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 import grpc
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.core.acks import Answer, Told
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link, Terms

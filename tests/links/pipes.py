@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from taskd_net.base.logger import Logger, get_logger
+from taskd_net.base.position import Position
+from taskd_net.base.times import TIMES, Times
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.session import Session, Tracer
-from taskd_net.logger import Logger, get_logger
 from taskd_net.observe.view import View
-from taskd_net.position import Position
-from taskd_net.times import TIMES, Times
 from taskd_net.wire import codec
 from tests.core.invariants import check
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
+from taskd_net.base.times import Times
 from taskd_net.links.acknowledgements import LOOK_S, Acknowledgements, _silent
 from taskd_net.links.flushes import flushes
-from taskd_net.times import Times
 from tests.links.pipes import bodies
 from tests.links.test_direct import Cable
 from tests.peers.mesh import soon

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from taskd_net import Code, Position
+from taskd_net.base.peer_limits import Limits
 from taskd_net.observe.document import document
-from taskd_net.peer_limits import Limits
 from taskd_net.tls.strangers import peers_of
 from taskd_net.wire.socket_frames import Kind, write_frame
 from tests.peers import mesh_state

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import NodeConfig
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.links import direct_acceptor, direct_kind
 from taskd_net.links.direct import KEY
 from taskd_net.links.direct_acceptor import GREETINGS_PER_ADDRESS, DirectAcceptor

@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.links import peer as peers
 from taskd_net.links.grpc_calls import Context, caller_of
 from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream, stream_handler

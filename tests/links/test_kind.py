@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from taskd_net.codes import TaskdNetError
+from taskd_net.base.codes import TaskdNetError
 from taskd_net.links import peer as peers
 from taskd_net.links import registry
 from taskd_net.links.kind import End, Failed, Kind, Opened, Parent, Unreachable, Way

@@ -10,7 +10,8 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from taskd_net import Position, limits
+from taskd_net import Position
+from taskd_net.base import limits
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.links import batched

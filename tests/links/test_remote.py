@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.links.remote import remote_of
 
 

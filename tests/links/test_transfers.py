@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import Ack, Code, Position
+from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
@@ -17,7 +18,6 @@ from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Ready, Writes
 from taskd_net.links import transfers
 from taskd_net.links.transfers import GATHER_IDLE_S, GATHER_MESSAGES, GATHER_S, Transfers
-from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.codec import read_ack
 from tests.links.pipes import FakeNode, frame
 from tests.peers.mesh import soon

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from taskd_net import Ack, Code, Position
+from taskd_net.base.limits import LINK_BYTES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.limits import LINK_BYTES
 from taskd_net.links.large_writes import large_writes
 from taskd_net.links.peer import CONTRACT
 from taskd_net.links.tasknet import ToParent

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import Code, limits
+from taskd_net import Code
+from taskd_net.base import limits
+from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.links import unfinished
 from taskd_net.links.unfinished import Unfinished
-from taskd_net.peer_limits import DEFAULT
 from taskd_net.wire.socket_frames import HEAD, Kind
 from tests.cli.processes import Daemon
 from tests.peers.direct_child import DirectChild

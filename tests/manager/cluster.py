@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
 
 from taskd_net import Ack, Message, Node, NodeConfig, Retry
-from taskd_net.body import Body
+from taskd_net.base.body import Body
+from taskd_net.base.vocabulary import AFTER, RESTART_ALL, RESTART_RANKS
 from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.vocabulary import AFTER, RESTART_ALL, RESTART_RANKS
 
 SOON = 10.0
 

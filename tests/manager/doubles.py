@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from taskd_net import Ack, Code, Message, NodeConfig, Position
-from taskd_net.body import Body
+from taskd_net.base.body import Body
+from taskd_net.base.vocabulary import AFTER, INCARNATION, MEANT_FOR, RESTART_ALL, RESTART_RANKS
 from taskd_net.jobs.events import Event, FaultFiles
 from taskd_net.jobs.traffic import Call, Reply, Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.keeping import Keeping
-from taskd_net.vocabulary import AFTER, INCARNATION, MEANT_FOR, RESTART_ALL, RESTART_RANKS
 from tests.jobs.scene import words
 from tests.polling import until
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from taskd_net import profiling_switch
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.job_view import ClusterdView
 from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.jobs.traffic import Call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.base.position import Position
 from taskd_net.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters
 from taskd_net.jobs.events import (
     Acknowledged,
@@ -18,7 +19,6 @@ from taskd_net.jobs.events import (
 )
 from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
 from taskd_net.manager.history import History, cause
-from taskd_net.position import Position
 
 
 def sent(number: int, to: str = "Agent/0", code: int = 203) -> Command:

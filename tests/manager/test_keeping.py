@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.logger import get_logger
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.state import NewerRelease
-from taskd_net.logger import get_logger
 from taskd_net.manager.keeping import AGAIN_S, Keeping
 from taskd_net.manager.store import Store
 

@@ -16,13 +16,13 @@ from typing import Final
 import pytest
 
 from taskd_net import profiling_switch
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, EtcdStore, created
 from taskd_net.jobs.events import MachineReset, Subscribed
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.traffic import Outcome
-from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.store import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.logger import get_logger
+from taskd_net.base.logger import get_logger
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.reset_file import ResetFile

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from taskd_net.base.limits import KILLED_S
+from taskd_net.base.logger import get_logger
 from taskd_net.jobs.traffic import Reset
-from taskd_net.limits import KILLED_S
-from taskd_net.logger import get_logger
 from taskd_net.manager.resets import OnReset, Resets, program
 from tests.polling import until
 

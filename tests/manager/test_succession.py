@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.codes import ConfigError, NodeClosed
+from taskd_net.base.codes import ConfigError, NodeClosed
+from taskd_net.base.logger import get_logger
 from taskd_net.etcd import leader
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import EtcdStore
 from taskd_net.jobs.state import SCHEMA
-from taskd_net.logger import get_logger
 from taskd_net.manager import ManagerConfig, Succession, succession
 from taskd_net.manager.kept import name_of
 from taskd_net.manager.limits import ManagerLimits

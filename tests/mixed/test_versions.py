@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Code
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from tests.peers.mesh import soon

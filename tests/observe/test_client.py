@@ -8,12 +8,13 @@ import socket
 import grpc
 import pytest
 
-from taskd_net import Code, Position, upstreams
-from taskd_net.address import Address
+from taskd_net import Code, Position
+from taskd_net.base import upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.states import State
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager, NotForgotten, ask_health
 from taskd_net.observe.probe_codec import Series
-from taskd_net.states import State
 from tests.peers.mesh import PATIENCE_S, Mesh
 from tests.peers.parent import RawParent
 

@@ -6,13 +6,13 @@ from math import isnan
 
 import pytest
 
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.observe import history
 from taskd_net.observe.document import Document
 from taskd_net.observe.history import VERSION, History
 from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
 from taskd_net.observe.series import FIELDS
-from taskd_net.position import Position
-from taskd_net.states import State
 
 MGR, PROXY, WORKER = Position.mgr(), Position.proxy(1), Position.worker(1, 9)
 

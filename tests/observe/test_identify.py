@@ -10,7 +10,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.observe import identify as identify_module
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.identify import Kind, identify

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.codes import Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Refusal
 from taskd_net.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskd_net.base.states import State
 from taskd_net.observe.ledger import OWN, Ledger, Record, Report
-from taskd_net.states import State
 
 
 def ledger(nodes: int = 100, report: int = 100) -> Ledger:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import Code, Position, limits
-from taskd_net.codes import Refusal
+from taskd_net import Code, Position
+from taskd_net.base import limits
+from taskd_net.base.codes import Refusal
 from taskd_net.core.frame import Failure
 from taskd_net.observe import probe_codec
 from taskd_net.observe.probe_codec import About, Echo, Series

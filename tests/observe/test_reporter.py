@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import Code, Node
-from taskd_net.address import Address
-from taskd_net.codes import Refusal
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Refusal
 from taskd_net.observe import reporter
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document, by_position, document

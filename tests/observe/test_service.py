@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import Node, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.job_view import JobView
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Position
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.states import State
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.states import State
 from taskd_net.wire import status_pb2
 
 WHOLE = NodeStatus(

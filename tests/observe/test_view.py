@@ -9,11 +9,11 @@ import tracemalloc
 import pytest
 
 from taskd_net import Position
+from taskd_net.base.states import State
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus, Own
 from taskd_net.observe.view import ViewBounds
-from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 

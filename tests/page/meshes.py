@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from taskd_net.base.position import Position
+from taskd_net.base.states import State
 from taskd_net.observe.records import Flow, NodeStatus, Own
 from taskd_net.observe.status_codec import write_node
-from taskd_net.position import Position
-from taskd_net.states import State
 
 NOW = 1_700_000_000.0
 WORKERS = 8

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from taskd_net.base.position import Position
 from taskd_net.page.app import PageApp
 from taskd_net.page.shell import SCRIPTS
-from taskd_net.position import Position
 
 pytestmark = pytest.mark.oldest
 

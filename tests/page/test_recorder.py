@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Position, limits
+from taskd_net import Position
+from taskd_net.base import limits
 from taskd_net.observe import news
 from taskd_net.page import StatusPage
 from taskd_net.page.paces import Paces

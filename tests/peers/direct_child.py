@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import grpc
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.links import peer as peers
 from taskd_net.links.direct import KEY
 from taskd_net.wire import link_pb2

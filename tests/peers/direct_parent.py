@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import grpc
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.links.direct import KEY
 from taskd_net.wire import link_pb2, socket_frames
 from taskd_net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
+from taskd_net.base.times import Times
 from taskd_net.core.ready import Ready
-from taskd_net.times import Times
 from tests.core.invariants import check
 from tests.links import memory
 from tests.links.wired import wired

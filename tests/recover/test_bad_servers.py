@@ -15,8 +15,8 @@ import grpc
 import pytest
 from google.protobuf.message import DecodeError
 
-from taskd_net import limits
-from taskd_net.address import Address
+from taskd_net.base import limits
+from taskd_net.base.address import Address
 from taskd_net.jobs.events import Event
 from taskd_net.recover import rpcs
 from taskd_net.recover.client import Client, ClusterdError

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from taskd_net import recover
-from taskd_net.codes import ConfigError, NodeError
+from taskd_net.base.codes import ConfigError, NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, blocking, pb, rpcs
 from taskd_net.recover.blocking import address_of

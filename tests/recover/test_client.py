@@ -13,7 +13,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.recover import rpcs
 from taskd_net.recover.client import Client, ClusterdError

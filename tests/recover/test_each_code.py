@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.address import Address
+from taskd_net.base import limits
+from taskd_net.base.address import Address
 from taskd_net.jobs.events import Event
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import Code, DLRecoverManager, HandlerController, Reports, pb, rpcs

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import threads
-from taskd_net.codes import NodeError
+from taskd_net.base import threads
+from taskd_net.base.codes import NodeError
 from taskd_net.jobs.traffic import Call
 from taskd_net.recover import DLRecoverManager, pb, rpcs
 from taskd_net.recover.controller import NoHandler, Ranks, Reports, carry_out

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.recover.trust import credentials
 
 pytestmark = pytest.mark.oldest

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, ConfigError, Node, NodeConfig, Position
-from taskd_net.limits import MESSAGE_BYTES, RECEIVE_BYTES
+from taskd_net.base.limits import MESSAGE_BYTES, RECEIVE_BYTES
 from tests.peers.child import PATIENCE_S, RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.parent import RawParent

@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from taskd_net import Ack, Code, Position
+from taskd_net.base.position import Destination
 from taskd_net.core.links import Link
 from taskd_net.core.topology import Topology
-from taskd_net.position import Destination
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
 from tests.peers.parent import RawParent

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
+from taskd_net.base.limits import LINK_MESSAGES
 from taskd_net.core.seen import Seen
-from taskd_net.limits import LINK_MESSAGES
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 

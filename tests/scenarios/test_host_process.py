@@ -153,7 +153,7 @@ LIMITED = """
     import taskd_net
     from taskd_net import destroy_taskd_worker, init_taskd_worker, send_to_manager, start_taskd_worker
 
-    taskd_net.logs.start(None, stdout=True)
+    taskd_net.base.logs.start(None, stdout=True)
     own, (before, most) = len(os.listdir("/proc/self/task")), resource.getrlimit(resource.RLIMIT_NPROC)
     for room in map(int, sys.argv[1:]):
         resource.setrlimit(resource.RLIMIT_NPROC, (own + room, most))
@@ -505,8 +505,8 @@ def test_log_file_goes_on_after_the_application_configures_its_logging(tmp_path:
 
 MOVES = """
     import os
-    import taskd_net.limits
-    taskd_net.limits.LOG_FILE_BYTES = 2000
+    import taskd_net.base.limits
+    taskd_net.base.limits.LOG_FILE_BYTES = 2000
     from taskd_net import *
 
     init_taskd_worker(0)

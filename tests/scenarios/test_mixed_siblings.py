@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from taskd_net import Code
-from taskd_net.position import Destination, Position
+from taskd_net.base.position import Destination, Position
 from tests.peers.mesh import Mesh
 from tests.peers.original.cluster import Originals
 from tests.peers.original.mixed import ABOVE, Member, Siblings

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from tests.peers.mesh import Mesh
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.forms import parse

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from tests.faults.relay import Relay
 from tests.peers.mesh import Mesh, WatchedNode, address_of, free_address, soon
 from tests.peers.original.cluster import Originals, stands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Code, NodeClosed, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild

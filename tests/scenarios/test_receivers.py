@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import Code, Failure, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.core import acks
 from taskd_net.links import peer as peers
 from taskd_net.observe.client import NodeClient

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Retry
-from taskd_net.limits import ANNOUNCE_POSITIONS
+from taskd_net.base.limits import ANNOUNCE_POSITIONS
 from taskd_net.links.peer import parent_metadata
 from tests.cli.processes import Command
 from tests.peers.child import RawChild

@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from taskd_net import Node
-from taskd_net.address import Address
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.states import State
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
@@ -19,7 +20,6 @@ from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.view import ViewBounds
-from taskd_net.states import State
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 from tests.peers.mesh_state import forget_children, seen, states, until, until_joined

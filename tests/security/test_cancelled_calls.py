@@ -12,7 +12,8 @@ from typing import Any, Final
 import grpc.aio
 import pytest
 
-from taskd_net import Position, limits
+from taskd_net import Position
+from taskd_net.base import limits
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, service
 from taskd_net.observe.service import PROBE_SERVICE

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from taskd_net import Code, Position
+from taskd_net.base.limits import MESSAGE_BYTES, RANKS_PER_LIST
+from taskd_net.base.peer_limits import Limits
+from taskd_net.base.position import RANK_CHARS
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.inbox import INBOX_BYTES
-from taskd_net.limits import MESSAGE_BYTES, RANKS_PER_LIST
 from taskd_net.links.transfers import CALL_BYTES
-from taskd_net.peer_limits import Limits
-from taskd_net.position import RANK_CHARS
 from taskd_net.transport.channel import METADATA_BYTES
 from taskd_net.transport.pending import PER_ADDRESS, PER_CONNECTION
 from taskd_net.wire.codec import UUID_CHARS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.security.bystander.pair import Bystanders

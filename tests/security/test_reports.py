@@ -10,8 +10,9 @@ import grpc
 import pytest
 
 from taskd_net import Code, Limits, Position
-from taskd_net.codes import Refusal
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.base.codes import Refusal
+from taskd_net.base.limits import MESSAGE_BYTES
+from taskd_net.base.states import State
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe import service as observe_service
@@ -19,7 +20,6 @@ from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERIES_PER_CALLER, PROBE_SERVICE
 from taskd_net.observe.view import ViewBounds
-from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.mesh import Mesh
 from tests.security.attacks.reports import empty, ever_new

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.tls.files import Tls

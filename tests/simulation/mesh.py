@@ -20,8 +20,9 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias, assert_never, cast
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import Told
 from taskd_net.core.frame import Ack, Frame, Probe
 from taskd_net.core.links import UP, Link
@@ -43,7 +44,6 @@ from taskd_net.core.uuids import Uuids
 from taskd_net.links import peer as peers
 from taskd_net.links.batched import PROBED as BATCHED
 from taskd_net.links.tasknet import PROBED as TASKNET
-from taskd_net.position import Destination, Position
 from tests.core.driven import Action, Answer, Arrival, Deliver, Driven, Forward
 from tests.simulation.original import OriginalRouter
 

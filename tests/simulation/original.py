@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position, Role
 from taskd_net.core.frame import Ack, Adapted, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.routes import LinkId
 from taskd_net.links import grpc_status
-from taskd_net.position import Position, Role
 from tests.core.driven import Action, Answer, Deliver, Forward, Reply
 
 INF = float("inf")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from taskd_net.codes import Code
-from taskd_net.position import Destination, Position
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Destination, Position
 from tests.simulation.mesh import Mesh
 from tests.simulation.trees import destinations, missing_rank, receivers, trees
 

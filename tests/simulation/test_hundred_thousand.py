@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
+from taskd_net.base.limits import INBOX
+from taskd_net.base.position import Position
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.limits import INBOX
-from taskd_net.position import Position
 from tests.simulation.mesh import Mesh, Node, Tree
 
 NODES = 100_000

@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Position, Role
 from taskd_net.core.frame import Frame
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.position import Position, Role
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import trees
 

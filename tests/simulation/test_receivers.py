@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from taskd_net import limits
-from taskd_net.codes import Code
+from taskd_net.base import limits
+from taskd_net.base.codes import Code
+from taskd_net.base.position import Destination, Position, Role
 from taskd_net.core import acks, router
 from taskd_net.core.frame import Failure
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.position import Destination, Position, Role
 from tests.simulation.mesh import Mesh, Session, Tree
 from tests.simulation.test_any_message import deliver_in_any_order
 from tests.simulation.trees import destinations, receivers, trees

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from taskd_net import Position
+from taskd_net.base.states import State
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe import view
 from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.records import Mesh, NodeStatus, Own
-from taskd_net.states import State
 
 GROUPS, PROXIES, BELOW = 10, 111, 8
 """Proxies below the Mgr, Proxies below each of those, Workers below each of these."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from taskd_net.position import Destination, Position, Role
+from taskd_net.base.position import Destination, Position, Role
 from tests.simulation.mesh import Tree
 
 DEPTH = 6

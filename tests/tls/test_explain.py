@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.tls.explain import explain
 
 NOWHERE = Address("127.0.0.1", 1)

@@ -15,8 +15,8 @@ import grpc.aio
 import pytest
 import watchfiles
 
+from taskd_net.base.times import Times
 from taskd_net.cli.authority import Authority
-from taskd_net.times import Times
 from taskd_net.tls.files import Tls
 from taskd_net.tls.rotation import Rotation
 from tests.peers.certificates import DAY, Folder

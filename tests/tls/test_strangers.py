@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from taskd_net import limits
-from taskd_net.times import TIMES, Times
+from taskd_net.base import limits
+from taskd_net.base.times import TIMES, Times
 from taskd_net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon

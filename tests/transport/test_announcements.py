@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code, Position, limits
+from taskd_net import Code, Position
+from taskd_net.base import limits
+from taskd_net.base.peer_limits import Limits
 from taskd_net.core.ready import Kind
 from taskd_net.core.topology import ROUTES_SLICE as SLICE
-from taskd_net.peer_limits import Limits
 from taskd_net.transport import announcements
 from taskd_net.wire.requests import write_announcement
 from tests.core.invariants import check

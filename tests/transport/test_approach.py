@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code, Node, NodeConfig, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.transport import approach as transport_approach
 from taskd_net.transport import join as transport_join
 from taskd_net.transport.approach import Approach, approach_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.transport.channel import channel_options, server_options
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from taskd_net import Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.links import peer as peers
 from taskd_net.links.kind import Failed, Kind, Opened, Unreachable, Way
 from taskd_net.transport.connecting import Connector, Stay

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from taskd_net.address import Address
-from taskd_net.codes import Refusal
+from taskd_net.base.address import Address
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready
 from taskd_net.links import peer as peers
@@ -29,7 +30,6 @@ from taskd_net.links.session import Session
 from taskd_net.links.tasknet import ToChild, ToParent
 from taskd_net.links.transfers import Transfers
 from taskd_net.observe.service import NodeService
-from taskd_net.position import Position
 from taskd_net.retry import Backoff
 from taskd_net.transport.connecting import Connection, Stay
 from taskd_net.transport.join import Joiner

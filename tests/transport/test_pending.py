@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from taskd_net.codes import Code, Refusal
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.links.remote import Remote
 from taskd_net.transport.pending import Pending
 from tests.peers.mesh import soon

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.logger import get_logger
+from taskd_net.base.times import TIMES
 from taskd_net.core.links import UP
 from taskd_net.links import peer as peers
 from taskd_net.links.direct_acceptor import DirectAcceptor
 from taskd_net.links.kind import Failed, Unreachable
 from taskd_net.links.peer import joined_metadata
-from taskd_net.logger import get_logger
-from taskd_net.times import TIMES
 from taskd_net.tls.certificates import read
 from taskd_net.tls.credentials import ServerCredentials
 from taskd_net.tls.strangers import peers_of
@@ -409,7 +409,7 @@ async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certifica
         assert not spawned
         moving.connection = SimpleNamespace(better=None)
 
-    monkeypatch.setattr("taskd_net.chance.chance.uniform", uniform)
+    monkeypatch.setattr("taskd_net.base.chance.chance.uniform", uniform)
     monkeypatch.setattr(Renewal, "_move", move)
     await soon(one.improve(stay))
     assert len(spawned) == 1, "its certificates have their turn afterwards"

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from taskd_net import Code, Node
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.links.kind import End
 from taskd_net.observe.client import AskFailed, ask_health
 from taskd_net.transport.standard import LIVENESS, Health

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.core.links import UP
 from taskd_net.links.batched_kind import STREAM
 from taskd_net.links.grpc_calls import SERVICE

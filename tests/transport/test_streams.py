@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, Message, Position
+from taskd_net.base.times import TIMES, Times
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import VIOLATION_PAUSE_S, Link
 from taskd_net.core.ready import EndStream, Ready
@@ -18,7 +19,6 @@ from taskd_net.links.connections import Connections
 from taskd_net.links.grpc_calls import unary_call
 from taskd_net.links.kind import End
 from taskd_net.links.remote import Caller, remote_of
-from taskd_net.times import TIMES, Times
 from taskd_net.transport.pending import Pending
 from taskd_net.transport.permissions import Permissions
 from taskd_net.transport.streams import Streams

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskd_net import Code, limits
-from taskd_net.address import Address
+from taskd_net import Code
+from taskd_net.base import limits
+from taskd_net.base.address import Address
+from taskd_net.base.times import Times
 from taskd_net.links import registry
 from taskd_net.links.kind import Failed
 from taskd_net.retry import Backoff
-from taskd_net.times import Times
 from taskd_net.transport.connecting import Connector
 from taskd_net.transport.join import Joiner, _Lost
 from tests.cli.processes import Command, Daemon, run

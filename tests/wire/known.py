@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.core.frame import Frame
-from taskd_net.limits import MESSAGE_BYTES
 from taskd_net.wire import codec
 
 

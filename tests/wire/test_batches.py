@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
-from taskd_net.codes import Code, Refusal
+from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.position import Position
 from taskd_net.core.acks import FAILURES_TOLD, Told
 from taskd_net.core.frame import Ack, Failure
 from taskd_net.links import batched
-from taskd_net.position import Position
 from taskd_net.wire import batches, codec
 from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
 from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext

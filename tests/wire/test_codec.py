@@ -11,11 +11,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from taskd_net import Code, Message, Position, limits
-from taskd_net import position as position_module
-from taskd_net.codes import Refusal
+from taskd_net import Code, Message, Position
+from taskd_net.base import limits
+from taskd_net.base import position as position_module
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Destination
 from taskd_net.core.frame import Ack, Adapted, Frame
-from taskd_net.position import Destination
 from taskd_net.wire import codec
 from taskd_net.wire import tasknet_pb2 as pb
 from taskd_net.wire.fields import varint

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskd_net import Position
-from taskd_net.position import REMEMBERED_CHARS
+from taskd_net.base.position import REMEMBERED_CHARS
 from taskd_net.wire import positions
 from taskd_net.wire import tasknet_pb2 as pb
 

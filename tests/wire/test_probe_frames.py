@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Code, Message, Position
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
+from taskd_net.base.position import Destination
 from taskd_net.core.frame import Frame, Probe
-from taskd_net.position import Destination
 from taskd_net.wire import codec, probe_frames
 from taskd_net.wire import tasknet_pb2 as pb
 from tests.wire.known import read_known_frame

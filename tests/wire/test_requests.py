@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import Code, Position
-from taskd_net.codes import Refusal
+from taskd_net.base.codes import Refusal
 from taskd_net.core.topology import ROUTES_SLICE
 from taskd_net.wire import requests
 from taskd_net.wire import tasknet_pb2 as pb

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.links import direct_socket
 from taskd_net.wire import socket_frames
 from taskd_net.wire.socket_frames import (

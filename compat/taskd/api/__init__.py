@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from taskd_net.exports import late
+from taskd_net.base.exports import late
 
 if TYPE_CHECKING:
     from taskd_net.api import (

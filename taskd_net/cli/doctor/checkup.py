@@ -10,7 +10,7 @@ import click
 import uvloop
 
 from taskd_net import ConfigError, NodeConfig, Role
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.doctor import import_packages, listening, manager, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong

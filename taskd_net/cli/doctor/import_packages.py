@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from taskd_net.base.distributions import COMPAT, PACKAGES, Distribution, owners, remove, separate, shared
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
-from taskd_net.distributions import COMPAT, PACKAGES, Distribution, owners, remove, separate, shared
 from taskd_net.version import __version__
 
 

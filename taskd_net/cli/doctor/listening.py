@@ -7,7 +7,7 @@ import errno
 import socket
 
 from taskd_net import Position, Role
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, warning, wrong
 from taskd_net.observe.identify import Kind, identify
 

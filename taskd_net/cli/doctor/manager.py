@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning
 from taskd_net.cli.doctor.listening import VISIT_S, reached
 from taskd_net.cli.job_lines import leader_words

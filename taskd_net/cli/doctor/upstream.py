@@ -8,7 +8,8 @@ import socket
 import ssl
 
 from taskd_net import Position, Role, __version__
-from taskd_net.address import Address
+from taskd_net.base.address import Address
+from taskd_net.base.states import State
 from taskd_net.cli.branches import link_words
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
@@ -16,7 +17,6 @@ from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import by_position, document
 from taskd_net.observe.identify import Found, Kind, identify
 from taskd_net.observe.probe_codec import About
-from taskd_net.states import State
 from taskd_net.tls.files import Tls
 from taskd_net.transport.connecting import TRIED_AGAIN
 

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import click
 
-from taskd_net import Ack, Node, Position, upstreams
-from taskd_net.body import Body
+from taskd_net import Ack, Node, Position
+from taskd_net.base import upstreams
+from taskd_net.base.body import Body
+from taskd_net.base.codes import ArgumentError, Code
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.job_lines import devices
 from taskd_net.cli.lines import say, say_json
@@ -22,7 +24,6 @@ from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config, tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
-from taskd_net.codes import ArgumentError, Code
 from taskd_net.faults.events import FaultKind, Severity, read_event
 from taskd_net.free_position import tool_position
 from taskd_net.jobs.device_reports import DeviceReport, release_body

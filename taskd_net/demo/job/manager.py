@@ -15,7 +15,8 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import Node, NodeConfig, Position, logs
+from taskd_net import Node, NodeConfig, Position
+from taskd_net.base import logs
 from taskd_net.demo.job.terms import BEGAN, REGISTERED, REPLY
 from taskd_net.jobs.events import Event, ProfilingSwitch, StressTest, SwitchNic
 from taskd_net.jobs.plain import from_plain

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import api, vocabulary
+from taskd_net import api
+from taskd_net.base import vocabulary
 from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, LOCAL, NODES, REGISTERED, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
 from taskd_net.jobs import epochs

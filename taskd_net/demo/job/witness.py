@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import Final
 
-from taskd_net import fork
+from taskd_net.base import fork
 from taskd_net.demo.job.terms import ASKS, PARENT, SOCKET
 
 _TIED: Final = f"""\

@@ -15,7 +15,7 @@ from typing import Final
 import uvloop
 
 from taskd_net import Node, NodeConfig, Retry
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.manager import Manager, ManagerConfig
 
 LOOK_S: Final = 0.02

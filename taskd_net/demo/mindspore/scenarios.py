@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.demo.job.run import Result
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.mindspore.evidence import Course

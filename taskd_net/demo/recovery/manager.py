@@ -13,7 +13,8 @@ from typing import Final
 
 import uvloop
 
-from taskd_net import Node, NodeConfig, logs
+from taskd_net import Node, NodeConfig
+from taskd_net.base import logs
 from taskd_net.demo.job.manager import say, tell_registered
 from taskd_net.demo.job.terms import BEGAN, COMMAND
 from taskd_net.demo.job.witness import Witness

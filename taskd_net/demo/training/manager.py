@@ -14,7 +14,7 @@ import sys
 import uvloop
 
 from taskd_net import Node, NodeConfig, Retry
-from taskd_net.body import Body
+from taskd_net.base.body import Body
 from taskd_net.manager import Manager, ManagerConfig
 
 

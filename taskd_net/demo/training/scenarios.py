@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from taskd_net.base.vocabulary import GRACE_EXIT, STOP_RANKS
 from taskd_net.demo.job.run import Result
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.training.evidence import STEPS, Course
 from taskd_net.demo.training.stage import CLUSTERD, LOCAL, NODES, PATIENCE_S, Stage
-from taskd_net.vocabulary import GRACE_EXIT, STOP_RANKS
 
 FIRST: Final = 5
 """The step after which something happens."""

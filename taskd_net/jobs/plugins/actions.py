@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import Signal
 from taskd_net.jobs.plugins.plugin import Recovery

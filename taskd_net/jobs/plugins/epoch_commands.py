@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, TypeVar
 
-from taskd_net import limits, vocabulary
+from taskd_net.base import limits, vocabulary
+from taskd_net.base.position import ALL
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.plugins.plugin import Plugin
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.traffic import Command
-from taskd_net.position import ALL
 
 S = TypeVar("S")
 

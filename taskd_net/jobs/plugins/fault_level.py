@@ -31,7 +31,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.faults.levels import Action
 from taskd_net.jobs import traffic
 from taskd_net.jobs.device_state import Task

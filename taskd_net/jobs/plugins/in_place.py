@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import epochs, traffic
 from taskd_net.jobs.fault import Fault
 from taskd_net.jobs.plugins.actions import RECOVERY

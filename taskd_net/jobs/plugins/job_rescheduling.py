@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.events import KILL_MASTER
 from taskd_net.jobs.plugins.actions import RECOVERY

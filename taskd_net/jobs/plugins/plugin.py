@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import times
 from taskd_net.jobs.plain import from_plain
 from taskd_net.jobs.snapshot import Snapshot

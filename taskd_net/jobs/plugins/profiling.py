@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.snapshot import Snapshot

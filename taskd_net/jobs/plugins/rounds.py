@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, TypeVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import Recovery
 from taskd_net.jobs.snapshot import Snapshot

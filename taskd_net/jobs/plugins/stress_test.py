@@ -21,16 +21,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.limits import STRESS_TEST_S
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import json_value
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
-from taskd_net.limits import STRESS_TEST_S
-from taskd_net.position import Position
-from taskd_net.untrusted import json_value
 
 STREAM = "OMStressTestStream"
 UUID = vocabulary.STRESS_TEST_UUID

@@ -19,14 +19,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from taskd_net import vocabulary
+from taskd_net.base import vocabulary
+from taskd_net.base.limits import SWITCH_NIC_S
 from taskd_net.jobs import traffic
 from taskd_net.jobs.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.jobs.records import WorkerRecord
 from taskd_net.jobs.snapshot import Snapshot
 from taskd_net.jobs.times import Timer
 from taskd_net.jobs.traffic import Command
-from taskd_net.limits import SWITCH_NIC_S
 
 STREAM = "OMSwitchNicStream"
 UUID = vocabulary.SWITCH_NIC_UUID

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from taskd_net.base.untrusted import parsed, printable, shown
 from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.messages import Queue, Stream
 from taskd_net.sim.clusterd.round import STRATEGIES
 from taskd_net.sim.clusterd.table import TABLE, State
-from taskd_net.untrusted import parsed, printable, shown
 
 Place: TypeAlias = tuple[str | int, ...]
 

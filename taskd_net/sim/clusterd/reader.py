@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net.bounded_file import read_file
-from taskd_net.codes import ConfigError
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.codes import ConfigError
 from taskd_net.sim.clusterd.check import Problem, check
 from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.messages import Signal

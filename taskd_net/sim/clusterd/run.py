@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import grpc
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
 from taskd_net.sim.clusterd.course import Wait
 from taskd_net.sim.clusterd.desk import HEALTH_CHECKS_PER_S, Desk
 from taskd_net.sim.clusterd.scenario import Away, Change, End, Profiling, Scenario, Step

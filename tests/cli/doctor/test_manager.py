@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.doctor import manager
 from taskd_net.cli.doctor.finding import Finding, State
 from taskd_net.job_view import JobCounters, JobView

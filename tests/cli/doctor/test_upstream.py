@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from taskd_net import Position
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.cli.doctor import upstream
 from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.doctor.upstream import check, clock

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import vocabulary
-from taskd_net.codes import ConfigError
+from taskd_net.base import vocabulary
+from taskd_net.base.codes import ConfigError
 from taskd_net.faults.editions import Edition
 from taskd_net.faults.events import read_event
 from taskd_net.faults.levels import JobKind, Mode, SubHealth

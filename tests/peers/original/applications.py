@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 from uuid import uuid4
 
 from taskd_net import BlockingNode, NodeClosed
-from taskd_net.codes import NodeTimeout
+from taskd_net.base.codes import NodeTimeout
 from tests.peers.original.forms import Died
 
 MGR = "Mgr/0"

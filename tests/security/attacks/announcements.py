@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import grpc.aio
 
 from taskd_net import Position
-from taskd_net.codes import Code
+from taskd_net.base.codes import Code
 from taskd_net.links import batched, tasknet
 from taskd_net.links import peer as peers
 from taskd_net.links.direct import NAME

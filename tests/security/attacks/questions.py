@@ -11,12 +11,12 @@ import grpc.aio
 import pytest
 
 from taskd_net import Position
+from taskd_net.base.states import State
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.service import PROBE_SERIES, PROBE_SERIES_PER_CALLER, PROBE_SERVICE
-from taskd_net.states import State
 from tests.peers.links import LinkChild, stream_metadata
 from tests.security.attacks.attack import Attack
 from tests.security.bystander.stand import Stand

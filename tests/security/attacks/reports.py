@@ -11,11 +11,11 @@ from typing import Final
 import grpc.aio
 
 from taskd_net import Code, Position
+from taskd_net.base.states import State
 from taskd_net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus
-from taskd_net.states import State
 from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild, stream_metadata
 from tests.peers.stubs import pb

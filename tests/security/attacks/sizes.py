@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from taskd_net.limits import RECEIVE_BYTES
+from taskd_net.base.limits import RECEIVE_BYTES
 from tests.peers.links import LinkChild, LinkParent
 from tests.security.attacks.attack import Attack
 from tests.security.bystander.stand import MIB, Stand

@@ -8,7 +8,7 @@ from itertools import count, cycle
 from typing import Final
 from uuid import uuid4
 
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.wire.batches import write_batch
 from taskd_net.wire.link_pb2 import Batch
 from tests.peers.direct_child import DirectChild

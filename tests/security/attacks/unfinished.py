@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
 from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from tests.security.attacks.attack import ALL_BYTES, Attack
 from tests.security.bystander.stand import Stand

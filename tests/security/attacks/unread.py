@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import grpc.aio
 
-from taskd_net.limits import MESSAGE_BYTES
+from taskd_net.base.limits import MESSAGE_BYTES
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import ALL_BYTES, Attack, Strikes

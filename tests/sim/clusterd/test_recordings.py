@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net.codes import ConfigError
+from taskd_net.base.codes import ConfigError
 from taskd_net.sim.clusterd.recordings import check
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"

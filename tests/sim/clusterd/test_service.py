@@ -12,7 +12,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from taskd_net.address import Address
+from taskd_net.base.address import Address
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskd_net.codes import TaskdNetError, describe
-from taskd_net.position import Position
+from taskd_net.base.codes import TaskdNetError, describe
+from taskd_net.base.position import Position
 
 
 class MeshError(TaskdNetError):

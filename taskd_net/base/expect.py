@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 
-from taskd_net.codes import ConfigError
-from taskd_net.position import Position, Role
-from taskd_net.untrusted import shown
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import Position, Role
+from taskd_net.base.untrusted import shown
 
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,5})x([0-9]{1,4})", re.ASCII)
 

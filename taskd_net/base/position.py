@@ -13,9 +13,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from taskd_net.codes import ArgumentError, ArgumentTypeError, Code, Refusal
-from taskd_net.limits import RANKS_PER_LIST
-from taskd_net.untrusted import shown
+from taskd_net.base.codes import ArgumentError, ArgumentTypeError, Code, Refusal
+from taskd_net.base.limits import RANKS_PER_LIST
+from taskd_net.base.untrusted import shown
 
 RANK_CHARS: Final = 64
 """Characters of a rank, and of the processRank of a node that is no Worker (a start time, at most). Longer ones name

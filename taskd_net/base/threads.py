@@ -22,9 +22,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, Never, TypeVar
 
-from taskd_net import fork
-from taskd_net.codes import NodeError
-from taskd_net.waiting import taken
+from taskd_net.base import fork
+from taskd_net.base.codes import NodeError
+from taskd_net.base.waiting import taken
 
 T = TypeVar("T")
 

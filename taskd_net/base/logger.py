@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from taskd_net import handlers, limits
-from taskd_net.log_budget import LogBudget
-from taskd_net.untrusted import printable, shown
+from taskd_net.base import handlers, limits
+from taskd_net.base.log_budget import LogBudget
+from taskd_net.base.untrusted import printable, shown
 
 TRACEBACK_CHARS: Final = 4000
 """Characters of a traceback in a log line, half of them from its end: some thirty frames."""

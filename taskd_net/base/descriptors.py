@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from taskd_net.codes import NodeError
+from taskd_net.base.codes import NodeError
 
 _LEAST: Final = 16
 """Descriptors of a loop, of gRPC's poller, and of a first connection."""

@@ -15,11 +15,11 @@ from enum import Enum
 from inspect import cleandoc
 from typing import Any, Final
 
-from taskd_net import upstreams
-from taskd_net.address import Address
-from taskd_net.codes import ArgumentError, ConfigError, Refusal
-from taskd_net.position import read_nodes
-from taskd_net.untrusted import shown
+from taskd_net.base import upstreams
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ArgumentError, ConfigError, Refusal
+from taskd_net.base.position import read_nodes
+from taskd_net.base.untrusted import shown
 
 Reading = Callable[[str], str | None]
 """The value in an environment variable's text; None for no value."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from taskd_net.address import Address
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import shown
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import shown
 
 UPSTREAMS: Final = 8
 """Addresses of a node's parent. Each costs a round at least one attempt."""

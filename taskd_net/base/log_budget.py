@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
 
 PEERS: Final = 8192
 """Events and peers with a budget of their own, above the children of a large parent. Beyond it all budgets begin again;

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from taskd_net.codes import ArgumentError
-from taskd_net.untrusted import json_value, shown
+from taskd_net.base.codes import ArgumentError
+from taskd_net.base.untrusted import json_value, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Final
 
-from taskd_net import fork, standard_files, threads
-from taskd_net.codes import NodeError
+from taskd_net.base import fork, standard_files, threads
+from taskd_net.base.codes import NodeError
 
 WAITING: Final = 1000
 """Lines of the package's threads that wait for a handler of the application; the oldest goes. Budgets allow some 100 at

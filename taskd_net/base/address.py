@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from taskd_net.codes import ConfigError
-from taskd_net.untrusted import natural, shown
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.untrusted import natural, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from taskd_net import limits
-from taskd_net.schema import Group, Kind, setting
+from taskd_net.base import limits
+from taskd_net.base.schema import Group, Kind, setting
 
 # gRPC keeps its own bounds in 32 bits.
 _whole: Final = partial(setting, Kind.WHOLE, least=1, most=2**31 - 1, group=Group.BOUNDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from taskd_net.position import Position, Role
+from taskd_net.base.position import Position, Role
 
 
 class State(StrEnum):

@@ -35,12 +35,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from taskd_net import fork, limits, standard_files
-from taskd_net.bounded_file import open_to_write
-from taskd_net.codes import ConfigError
-from taskd_net.handlers import WAIT_S, Own
-from taskd_net.logger import Event, get_logger
-from taskd_net.standard_files import descriptor_of
+from taskd_net.base import fork, limits, standard_files
+from taskd_net.base.bounded_file import open_to_write
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.handlers import WAIT_S, Own
+from taskd_net.base.logger import Event, get_logger
+from taskd_net.base.standard_files import descriptor_of
 
 PATH: Final = "TASKD_LOG_PATH"
 FILE_LEVEL: Final = "TASKD_FILE_LOG_LEVEL"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net import limits
+from taskd_net.base import limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
