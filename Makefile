@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ARGS ?=
 MINUTES ?= 10
 
-# Tools that generate taskd_net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
+# Tools that generate taskd_net/net/wire/*_pb2.py, to the patch level: `make proto-check` compares byte for byte.
 PROTO_TOOLS = grpcio-tools==1.62.2 grpcio==1.62.2 protobuf==4.24.4 setuptools==69.5.1
 # The lower bounds of pyproject.toml.
 OLDEST = grpcio==1.62.2 grpcio-tools==1.62.2 protobuf==4.24.4 uvloop==0.18.0 \
@@ -130,7 +130,7 @@ soak: .venv/stamp-test  ## random faults for MINUTES=n, with every message accou
 mutants: .venv/stamp-mutants  ## change the core, the links and the transport, one mutant after another, and see that a test fails (< 45 minutes)
 	@.venv/bin/python -m tests.mutants $(or $(ARGS),--write)
 
-proto: .venv-proto/stamp  ## generate taskd_net/wire/*_pb2.py from proto/
+proto: .venv-proto/stamp  ## generate taskd_net/net/wire/*_pb2.py from proto/
 	@.venv-proto/bin/python proto/generate.py
 
 proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes

@@ -16,11 +16,11 @@ import google.protobuf
 from taskd_net import Message, Position
 from taskd_net.base.position import Destination
 from taskd_net.core.frame import Frame
-from taskd_net.wire import codec
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import read_batch, write_batch
-from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.positions import read_position, write_position
+from taskd_net.net.wire import codec
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.batches import read_batch, write_batch
+from taskd_net.net.wire.link_pb2 import Batch
+from taskd_net.net.wire.positions import read_position, write_position
 
 SIZES = (1, 16, 64)
 BODIES = (64, 4096, 65_536)

@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks import checkout, routers
 from taskd_net import Message, Node, NodeConfig, Position
 from taskd_net.core.links import UP
-from taskd_net.wire import codec
-from taskd_net.wire.link_pb2 import Batch, SpanContext
+from taskd_net.net.wire import codec
+from taskd_net.net.wire.link_pb2 import Batch, SpanContext
 
 MESSAGES = 64
 ROUNDS = 400
@@ -67,7 +67,7 @@ def _traced_link(position: Position) -> Callable[..., Any]:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from taskd_net.links.traced import TracedLink
+    from taskd_net.net.links.traced import TracedLink
     from taskd_net.observe.tracing import load_tracer
 
     trace.set_tracer_provider(TracerProvider())

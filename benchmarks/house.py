@@ -29,7 +29,7 @@ from benchmarks import checkout
 VERSION: Final = "0.2.0"
 
 LEFT_OUT: Final = (
-    "wire/*_pb2.py",  # generated
+    "net/wire/*_pb2.py",  # generated
     # Demos and stand-ins.
     "demo/**/*.py",
     "sim/**/*.py",

@@ -12,9 +12,9 @@ from taskd_net import Node, Position
 from taskd_net.core.links import UP
 
 try:
-    from taskd_net.links.batched import BatchedLink
+    from taskd_net.net.links.batched import BatchedLink
 except ModuleNotFoundError:  # an older checkout
-    from taskd_net.transport.batched import BatchedLink  # type: ignore[import-not-found, no-redef]
+    from taskd_net.net.joining.batched import BatchedLink  # type: ignore[import-not-found, no-redef]
 
 try:
     from taskd_net.core.ready import Kind

@@ -35,12 +35,12 @@ from taskd_net.core.counters import Counters
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import Link
 from taskd_net.core.router import Router
-from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.grpc_calls import SERVICE, STATUS_SERVICE
+from taskd_net.net.wire import codec, requests
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, NodeStatus, Own
-from taskd_net.wire import codec, requests
 
 import grpc  # isort: skip
 from taskd_net.base import limits

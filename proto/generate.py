@@ -1,6 +1,6 @@
-"""Generate the protobuf modules of `taskd_net/wire` from the `.proto` files beside this script.
+"""Generate the protobuf modules of `taskd_net/net/wire` from the `.proto` files beside this script.
 
-    generate.py            write taskd_net/wire/*_pb2.py and *_pb2.pyi
+    generate.py            write taskd_net/net/wire/*_pb2.py and *_pb2.pyi
     generate.py --check    write nothing; exit 1 with a diff if the modules there are not what would be written
 
 Run it with the pinned tools, that is with `make proto` and `make proto-check`: generated code refuses a runtime
@@ -18,7 +18,7 @@ The files in `proto/` are the public ones. What is compiled is a copy with two c
 The public files of a node's own services are written into `public.binpb` as descriptors: the answer to a caller that
 asks by reflection for the calls of a node. ClusterD's services are left out, because no node serves them.
 
-The copy lies at `taskd_net/wire/` in the include path, so that the modules import each other by their full name.
+The copy lies at `taskd_net/net/wire/` in the include path, so that the modules import each other by their full name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 
 PROTO = Path(__file__).resolve().parent
 ROOT = PROTO.parent
-WIRE = Path("taskd_net/wire")
+WIRE = Path("taskd_net/net/wire")
 DESCRIPTORS = WIRE / "public.binpb"
 
 CLIENT_OF = {

@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from taskd_net.config import NodeConfig
     from taskd_net.core.decisions import Statistics
     from taskd_net.core.frame import Ack, Failure
+    from taskd_net.net.retry import Retry
+    from taskd_net.net.tls.files import Tls
+    from taskd_net.net.wire.codec import Message
     from taskd_net.node import Node
     from taskd_net.observe.probe_codec import Echo
     from taskd_net.observe.records import Mesh
-    from taskd_net.retry import Retry
-    from taskd_net.tls.files import Tls
-    from taskd_net.wire.codec import Message
 
 __all__ = [
     "Ack",
@@ -158,9 +158,9 @@ _HOMES = {
     "taskd_net.observe.records": ("Mesh",),
     "taskd_net.base.peer_limits": ("Limits",),
     "taskd_net.base.position": ("Position", "Role"),
-    "taskd_net.retry": ("Retry",),
-    "taskd_net.tls.files": ("Tls",),
-    "taskd_net.wire.codec": ("Message",),
+    "taskd_net.net.retry": ("Retry",),
+    "taskd_net.net.tls.files": ("Tls",),
+    "taskd_net.net.wire.codec": ("Message",),
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here

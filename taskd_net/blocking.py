@@ -25,10 +25,10 @@ from taskd_net.base.waiting import taken
 from taskd_net.config import NodeConfig, require_config
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
+from taskd_net.net.retry import Retry
+from taskd_net.net.wire.codec import Message
 from taskd_net.node import Node
-from taskd_net.retry import Retry
 from taskd_net.sending import seconds
-from taskd_net.wire.codec import Message
 
 if TYPE_CHECKING:
     from taskd_net.observe.probe_codec import Echo

@@ -14,8 +14,8 @@ from taskd_net.base.position import Position, Role, require_node
 from taskd_net.base.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
 from taskd_net.base.untrusted import shown
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.links.registry import KINDS
-from taskd_net.tls.files import Tls
+from taskd_net.net.links.registry import KINDS
+from taskd_net.net.tls.files import Tls
 
 AUTO: Final = "auto"
 OFF: Final = "off"

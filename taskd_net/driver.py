@@ -30,18 +30,18 @@ from taskd_net.core.ready import (
 )
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.large_writes import large_writes
-from taskd_net.links.session import Session, Tracer
+from taskd_net.net.links.large_writes import large_writes
+from taskd_net.net.links.session import Session, Tracer
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from taskd_net.job_view import JobView
+    from taskd_net.net.joining.absence import Absence
+    from taskd_net.net.joining.join import Joiner
+    from taskd_net.net.joining.serve import MeshServer
     from taskd_net.observe.view import View
     from taskd_net.record import Record
-    from taskd_net.transport.absence import Absence
-    from taskd_net.transport.join import Joiner
-    from taskd_net.transport.serve import MeshServer
 
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024
 """Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""

@@ -13,18 +13,18 @@ from taskd_net.base.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.base.times import TIMES, Times
 from taskd_net.config import AUTO, NodeConfig, require_config
 from taskd_net.driver import Driver
-from taskd_net.links import registry
-from taskd_net.links.grpc_calls import DRAIN_LOOK_S
+from taskd_net.net.joining import grpc_threads
+from taskd_net.net.joining.absence import Absence
+from taskd_net.net.joining.join import Joiner
+from taskd_net.net.links import registry
+from taskd_net.net.links.grpc_calls import DRAIN_LOOK_S
+from taskd_net.net.retry import Backoff
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
-from taskd_net.retry import Backoff
 from taskd_net.sending import Sender, seconds
-from taskd_net.transport import grpc_threads
-from taskd_net.transport.absence import Absence
-from taskd_net.transport.join import Joiner
 
 if TYPE_CHECKING:
-    from taskd_net.tls.rotation import Rotation
+    from taskd_net.net.tls.rotation import Rotation
 
 
 class Lifecycle(Driver):
@@ -73,7 +73,7 @@ class Lifecycle(Driver):
         self.view = View(self, config.expect or "")
         rotation = None
         if config.tls is not None:
-            from taskd_net.tls.rotation import Rotation
+            from taskd_net.net.tls.rotation import Rotation
 
             rotation = Rotation(config.tls, self.log, self.times)
             self.certificate_ends = rotation.ends
@@ -89,9 +89,9 @@ class Lifecycle(Driver):
 
     async def _listen(self, listen: str, rotation: Rotation | None) -> None:
         # A leaf has no children, and no use for these.
-        from taskd_net.links.kind import Sockets
+        from taskd_net.net.joining.serve import MeshServer
+        from taskd_net.net.links.kind import Sockets
         from taskd_net.observe.service import NodeService
-        from taskd_net.transport.serve import MeshServer
 
         config = self.config
         address = Address.parse(listen, "listen")

@@ -11,7 +11,7 @@ from taskd_net.base.codes import ArgumentError, ArgumentTypeError, Code
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Ack
-from taskd_net.retry import Retry, require_retry
+from taskd_net.net.retry import Retry, require_retry
 
 _MOST: Final = 65_536
 """Messages in flight at most, whatever a caller asks for: each has a task, and links hold fewer."""

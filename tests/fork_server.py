@@ -55,8 +55,8 @@ IMPORTED: Final = (
     ),
     "taskd_net.cli.unreached",
     "taskd_net.observe.service",
-    "taskd_net.links.direct_acceptor",
-    "taskd_net.transport.serve",
+    "taskd_net.net.links.direct_acceptor",
+    "taskd_net.net.joining.serve",
     "taskd_net.manager.keeping",
     "tests.faults.member",
 )

@@ -12,7 +12,7 @@ from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.base.times import TIMES
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import ROUTES, ROUTES_SLICE
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.files import Tls
 
 
 def worker(**settings: Any) -> NodeConfig:

@@ -123,7 +123,7 @@ def test_help_shows_the_documented_calls_and_nothing_private() -> None:
     assert shown == calls
     assert "Report to the Mgr from this process's Worker" in functions
     tree = text[text.index("\nCLASSES\n") : text.index("\n    class ")]
-    assert re.findall(r"\b(?:_\w+)\(", tree) == [] and "taskd_net.tls.files.Tls" in tree
+    assert re.findall(r"\b(?:_\w+)\(", tree) == [] and "taskd_net.net.tls.files.Tls" in tree
     assert "\nDATA\n" not in text
 
 

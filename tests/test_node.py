@@ -21,7 +21,7 @@ from taskd_net import (
     Retry,
 )
 from taskd_net.core.frame import Frame
-from taskd_net.wire.codec import write_message
+from taskd_net.net.wire.codec import write_message
 from tests.peers.mesh import Mesh, free_address, soon
 
 pytestmark = pytest.mark.timeout(180)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Ack, BlockingNode, Code, NodeConfig, Position, Retry
-from taskd_net.retry import repeat
+from taskd_net.net.retry import repeat
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 

@@ -7,9 +7,9 @@ import grpc
 from benchmarks.systems.member import Member, Spec
 from taskd_net import Position
 from taskd_net.core.frame import Ack
-from taskd_net.links.grpc_calls import SERVICE, Context
-from taskd_net.transport.channel import server_options
-from taskd_net.wire import codec
+from taskd_net.net.joining.channel import server_options
+from taskd_net.net.links.grpc_calls import SERVICE, Context
+from taskd_net.net.wire import codec
 
 
 class Bare(Member):

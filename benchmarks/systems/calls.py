@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from benchmarks.systems.member import SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Message, Position
-from taskd_net.wire import codec, requests
+from taskd_net.net.wire import codec, requests
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8

@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.systems.member import Member, Spec
 from taskd_net import Node, NodeConfig, Position, Role
 from taskd_net.cli.memory import keep_freed_memory
-from taskd_net.links.kind import Failed
-from taskd_net.transport.connecting import Connector
+from taskd_net.net.joining.connecting import Connector
+from taskd_net.net.links.kind import Failed
 
 JOIN_S = 300.0
 """Seconds for all to join, and for all to notice a loss."""

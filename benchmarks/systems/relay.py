@@ -19,7 +19,7 @@ from uuid import uuid4
 import grpc
 
 from benchmarks.systems.member import SEND_S, Member, NotAcknowledged, Spec
-from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire import tasknet_pb2 as pb
 
 _Key: TypeAlias = tuple[str, str, str]
 _Call: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[pb.Message, pb.Ack]"

@@ -13,7 +13,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Kind
 from taskd_net.core.router import Router
-from taskd_net.wire.codec import write_message
+from taskd_net.net.wire.codec import write_message
 
 LINKS: Final = 100
 """Children that share the routes of a unicast."""

@@ -15,8 +15,8 @@ from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Sp
 from taskd_net import Ack, Node, NodeConfig, Position, Role
 from taskd_net.blocking import BlockingNode
 from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
-from taskd_net.links import direct_local
-from taskd_net.tls.files import Tls
+from taskd_net.net.links import direct_local
+from taskd_net.net.tls.files import Tls
 
 JOIN_S = 60.0
 

@@ -18,8 +18,8 @@ from taskd_net.base.codes import ArgumentError, ConfigError
 from taskd_net.base.position import RANK_CHARS
 from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.tls import files as tls_files
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls import files as tls_files
+from taskd_net.net.tls.files import Tls
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601

@@ -29,8 +29,8 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
 from taskd_net.blocking import BlockingNode
 from taskd_net.config import NodeConfig
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.identify import Found, Kind, identify
-from taskd_net.tls.files import Tls
 
 LOCAL: Final = "LOCAL_PROXY_ENABLE"
 

@@ -14,8 +14,8 @@ from taskd_net.base.limits import HANDLER_GRACE_S
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import natural
 from taskd_net.blocking import BlockingNode
+from taskd_net.net.wire.codec import Message
 from taskd_net.reading import Reading, Unreadable
-from taskd_net.wire.codec import Message
 
 _TERM_MOST: Final = 2**63 - 1
 

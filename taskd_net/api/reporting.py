@@ -23,8 +23,8 @@ from taskd_net.base.position import Position
 from taskd_net.base.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 from taskd_net.blocking import BlockingNode
 from taskd_net.core.frame import Ack
+from taskd_net.net.retry import Retry, repeat
 from taskd_net.node import Node
-from taskd_net.retry import Retry, repeat
 
 RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""

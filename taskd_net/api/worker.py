@@ -34,9 +34,9 @@ from taskd_net.base.vocabulary import (
 )
 from taskd_net.blocking import BlockingNode
 from taskd_net.config import NodeConfig
+from taskd_net.net.wire.codec import Message
 from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.profiling_switch import LOOK_S, SwitchWatch
-from taskd_net.wire.codec import Message
 
 UPSTREAM: Final = arguments.UPSTREAM
 MTYPE: Final = "default"

@@ -16,7 +16,7 @@ from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import SETTINGS, tls_of
-from taskd_net.tls.files import FILES
+from taskd_net.net.tls.files import FILES
 
 
 @click.group(name="context", short_help="Keep addresses and TLS files under names.")

@@ -11,7 +11,7 @@ from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption, place
 from taskd_net.cli.settings import COMMANDS, node_config, refused
 from taskd_net.cli.tool import leaf
-from taskd_net.free_position import free_position
+from taskd_net.net.free_position import free_position
 
 
 def position_of(ctx: click.Context) -> Position:

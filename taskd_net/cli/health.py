@@ -14,10 +14,10 @@ from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import leader_words
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.settings import tls_of
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document
-from taskd_net.tls.files import Tls
 
 
 @command(

@@ -20,7 +20,7 @@ from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, leaf, start_output
 from taskd_net.cli.unreached import explained
-from taskd_net.free_position import free_position
+from taskd_net.net.free_position import free_position
 
 
 class _NotJoinedError(Exception):

@@ -15,7 +15,7 @@ from taskd_net.cli.completion import positions
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.probing import as_object, ask, failure, milliseconds
 from taskd_net.cli.screen import Screen
-from taskd_net.links import registry
+from taskd_net.net.links import registry
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.probe_codec import About, Echo

@@ -18,7 +18,7 @@ from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import CONFIG, CONTEXT, tls_of
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.free_position import free_position
+from taskd_net.net.free_position import free_position
 
 LOOK_S: Final = 6.0
 """Seconds for the look: a connection (3 s), and who answers (3 s)."""

@@ -15,9 +15,9 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import NodeError, TaskdNetError
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
-from taskd_net.tls.files import Tls
-from taskd_net.transport.channel import open_channel
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.joining.channel import open_channel
+from taskd_net.net.tls.files import Tls
+from taskd_net.net.wire import etcd_pb2 as wire
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
@@ -106,8 +106,8 @@ class EtcdClient:
         self.limits = limits
         self._credentials, self._server_name = None, None
         if tls is not None:
-            from taskd_net.tls.certificates import read
-            from taskd_net.tls.credentials import channel_credentials
+            from taskd_net.net.tls.certificates import read
+            from taskd_net.net.tls.credentials import channel_credentials
 
             self._credentials, self._server_name = channel_credentials(read(tls, _SETTINGS)), tls.server_name
         # The member of the moment, counted on without end, its channel, and the calls on each channel.
@@ -188,7 +188,7 @@ class EtcdClient:
         said = f"{code.name}: {details}"
         if code is not grpc.StatusCode.UNAVAILABLE:
             return said
-        from taskd_net.tls.explain import explain
+        from taskd_net.net.tls.explain import explain
 
         tls, name = self._credentials is not None, self._server_name or member.host
         words = await explain(details, member, tls=tls, name=name, parent="etcd")

@@ -17,7 +17,7 @@ from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import LEADER, created, in_words, require_job, written
 from taskd_net.jobs.state import SCHEMA, NewerRelease
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 
 LED = "led"
 

@@ -12,7 +12,7 @@ from taskd_net.etcd.client import Etcd, EtcdError, EtcdRefused
 from taskd_net.etcd.commits import Change, Slices, Step
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place, end_of
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 
 LEADER = "leader"
 COMMIT = "commit"

@@ -45,6 +45,7 @@ from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.framework import Framework
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.rejoining import Rejoining
+from taskd_net.net.wire import recover_pb2
 from taskd_net.profiling_switch import SwitchFile
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
@@ -52,7 +53,6 @@ from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Controller, NoHandler, Ranks, give_up, unknown_actions
 from taskd_net.recover.reporter import ENDED_BY, Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.wire import recover_pb2
 
 REPORT_ATTEMPTS: Final = 4
 """Times that a report of the controller is sent to ClusterD, as by TaskD's Manager."""

@@ -16,8 +16,8 @@ from taskd_net.base.schema import Group, Kind, setting, settings_of
 from taskd_net.base.untrusted import natural
 from taskd_net.etcd.place import is_etcd
 from taskd_net.faults.config import FaultSettings
+from taskd_net.net.tls.files import Tls
 from taskd_net.recover.place import CLUSTERD_VARIABLES
-from taskd_net.tls.files import Tls
 
 if TYPE_CHECKING:
     from taskd_net.jobs.snapshot import JobConfig

@@ -9,7 +9,7 @@ from taskd_net.base.body import Body
 from taskd_net.base.vocabulary import DEVICE_FAULT
 from taskd_net.jobs.device_reports import read_report
 from taskd_net.jobs.events import Event, Reported
-from taskd_net.wire.codec import Message
+from taskd_net.net.wire.codec import Message
 
 _HEARTBEAT_CHARS: Final = 256
 

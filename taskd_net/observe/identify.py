@@ -15,14 +15,14 @@ from enum import Enum
 import grpc
 
 from taskd_net.base.address import Address
-from taskd_net.free_position import free_position
-from taskd_net.links import peer as peers
-from taskd_net.links.tasknet import STREAM
+from taskd_net.net.free_position import free_position
+from taskd_net.net.joining.channel import channel_to
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.tasknet import STREAM
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
-from taskd_net.tls.files import Tls
-from taskd_net.transport.channel import channel_to
 
 
 class Kind(Enum):

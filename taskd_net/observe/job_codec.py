@@ -20,7 +20,7 @@ from taskd_net.job_view import (
     MessageView,
     StreamView,
 )
-from taskd_net.wire import job_pb2
+from taskd_net.net.wire import job_pb2
 
 TEXT_CHARS: Final = 512
 """Characters of each text in the state of a job that is sent to a caller: a plugin's texts have no bound of their own.

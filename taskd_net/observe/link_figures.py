@@ -7,7 +7,7 @@ from typing import Final
 
 from taskd_net.base.states import State
 from taskd_net.core.links import Link
-from taskd_net.links.session import Session
+from taskd_net.net.links.session import Session
 from taskd_net.observe.records import Flow, NodeStatus
 
 LATELY_S: Final = 10.0

@@ -16,7 +16,7 @@ from taskd_net.base.limits import TIMEOUT_MAX_S
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Failure
-from taskd_net.wire import probe_pb2 as pb
+from taskd_net.net.wire import probe_pb2 as pb
 
 
 class Echo(NamedTuple):

@@ -9,12 +9,12 @@ from uuid import uuid4
 from taskd_net.base.codes import ArgumentError, Code, Refusal, describe
 from taskd_net.base.position import Destination, Position
 from taskd_net.core.frame import FOREIGN, Ack, Failure
-from taskd_net.links import registry
-from taskd_net.links.answers import awaited, until_answered
-from taskd_net.links.session import Host
+from taskd_net.net.links import registry
+from taskd_net.net.links.answers import awaited, until_answered
+from taskd_net.net.links.session import Host
+from taskd_net.net.wire import probe_frames
+from taskd_net.net.wire.probe_frames import PROBE_HOPS
 from taskd_net.observe.probe_codec import Echo
-from taskd_net.wire import probe_frames
-from taskd_net.wire.probe_frames import PROBE_HOPS
 
 
 class Prober:

@@ -14,10 +14,10 @@ from taskd_net.base.chance import chance
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Role
 from taskd_net.base.timers import on_grid
-from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import CallFailed
-from taskd_net.links.kind import Requests
-from taskd_net.links.session import Host
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.grpc_calls import CallFailed
+from taskd_net.net.links.kind import Requests
+from taskd_net.net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.view import View
 

@@ -24,10 +24,10 @@ from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
 from taskd_net.job_view import JobView
-from taskd_net.links.grpc_calls import GONE, STATUS_SERVICE, Context, caller_of
-from taskd_net.links.remote import Caller, Remote
-from taskd_net.links.session import Host
-from taskd_net.links.turns import Turns
+from taskd_net.net.links.grpc_calls import GONE, STATUS_SERVICE, Context, caller_of
+from taskd_net.net.links.remote import Caller, Remote
+from taskd_net.net.links.session import Host
+from taskd_net.net.links.turns import Turns
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import write_job

@@ -15,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from taskd_net.base.codes import describe
 from taskd_net.base.position import Position
 from taskd_net.core.frame import Frame, Traced
-from taskd_net.links.session import End
+from taskd_net.net.links.session import End
 from taskd_net.version import __version__
 
 _HEADERS = TraceContextTextMapPropagator()

@@ -15,10 +15,10 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.position import REMEMBERED_CHARS, Position, require_node
 from taskd_net.base.states import State
 from taskd_net.base.untrusted import shown
+from taskd_net.net.wire import status_pb2
+from taskd_net.net.wire.fields import field_sizes
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.wire import status_pb2
-from taskd_net.wire.fields import field_sizes
 
 PACE_MAX_S: Final = 999.0
 """Seconds between two reports that a parent can ask for: as many as it can say at Register."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
-from taskd_net.links.session import Tracer
+from taskd_net.net.links.session import Tracer
 
 
 def load_tracer(position: Position) -> Tracer:

@@ -18,9 +18,9 @@ from taskd_net.base.states import State
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
-from taskd_net.links.connections import Connections
-from taskd_net.links.peer import OURS
-from taskd_net.links.session import Host
+from taskd_net.net.links.connections import Connections
+from taskd_net.net.links.peer import OURS
+from taskd_net.net.links.session import Host
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Ledger, Record, Report
 from taskd_net.observe.link_figures import Seen, kind, sent, standing, upstream_in_use, why

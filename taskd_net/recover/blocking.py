@@ -22,6 +22,7 @@ from taskd_net.jobs.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
 from taskd_net.jobs.open_faults import CONTINUE, EXIT, OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
+from taskd_net.net.wire import recover_pb2
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code, describe
@@ -32,7 +33,6 @@ from taskd_net.recover.pb import ClientInfo
 from taskd_net.recover.place import PORT
 from taskd_net.recover.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.recover.trust import credentials
-from taskd_net.wire import recover_pb2
 
 ORDERS_WAITING: Final = 16_384
 """Orders that wait for the application at most; ClusterD sends the next one after its machine has moved on."""

@@ -22,13 +22,13 @@ from taskd_net.job_view import AWAY, OFF, SUBSCRIBED, ClusterdView
 from taskd_net.jobs import events
 from taskd_net.jobs.events import Event, Signal
 from taskd_net.jobs.plugins.actions import IN_PLACE
+from taskd_net.net.joining.channel import open_channel
+from taskd_net.net.wire import datatrace_pb2, recover_pb2
 from taskd_net.recover import orders, rpcs
 from taskd_net.recover.codes import Code, describe
 from taskd_net.recover.counters import Counters
 from taskd_net.recover.life import ClusterdTimes, Life, Step
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.transport.channel import open_channel
-from taskd_net.wire import datatrace_pb2, recover_pb2
 
 RequestT = TypeVar("RequestT", bound=Message)
 UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from taskd_net.base.untrusted import shown
 from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.net.wire import datatrace_pb2, recover_pb2
 from taskd_net.profiling_switch import COMMUNICATION, DOMAINS
 from taskd_net.recover.reports import rank_number
-from taskd_net.wire import datatrace_pb2, recover_pb2
 
 VALID_SWITCH = 200
 """Code of a DataStatusRes whose switch is valid."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskd_net.recover.reports import client_info
-from taskd_net.wire import recover_pb2
-from taskd_net.wire.recover_pb2 import (
+from taskd_net.net.wire import recover_pb2
+from taskd_net.net.wire.recover_pb2 import (
     DeviceList,
     FaultRank,
     ProcessFaultRequest,
@@ -33,6 +32,7 @@ from taskd_net.wire.recover_pb2 import (
     SwitchRankList,
     SwitchResult,
 )
+from taskd_net.recover.reports import client_info
 
 __all__ = [
     "ClientInfo",

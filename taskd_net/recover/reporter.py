@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from taskd_net.jobs.open_faults import CONTINUE
 from taskd_net.jobs.traffic import Call
+from taskd_net.net.wire import recover_pb2
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.codes import Code
 from taskd_net.recover.controller import Ranks, Reports
 from taskd_net.recover.rpcs import Rpc
-from taskd_net.wire import recover_pb2
 
 ENDED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     rpcs.STOP_COMPLETE.name: ("stop_train",),

@@ -7,8 +7,8 @@ from typing import Final
 
 from taskd_net.base.codes import ArgumentError, ArgumentTypeError
 from taskd_net.base.untrusted import natural, shown
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover.codes import Code
-from taskd_net.wire import recover_pb2 as wire
 
 RANK_MOST: Final = 2**31 - 1
 """The highest rank: int32, as on the wire."""

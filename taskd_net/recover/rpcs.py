@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from taskd_net.wire import datatrace_pb2, recover_pb2
+from taskd_net.net.wire import datatrace_pb2, recover_pb2
 
 RequestT = TypeVar("RequestT", bound=Message)
 AnswerT = TypeVar("AnswerT", bound=Message)

@@ -19,8 +19,8 @@ from taskd_net.api.member import documented
 from taskd_net.api.node_proxy import AgentsProxy
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.identify import Found, Kind
-from taskd_net.tls.files import Tls
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder

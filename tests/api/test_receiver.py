@@ -18,7 +18,7 @@ from taskd_net.api import arguments
 from taskd_net.api.receiver import Receiver
 from taskd_net.base import limits
 from taskd_net.base.body import Body
-from taskd_net.wire.codec import Message
+from taskd_net.net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
 
 pytestmark = pytest.mark.oldest

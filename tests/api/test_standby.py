@@ -12,7 +12,7 @@ from taskd_net.base.body import Body
 from taskd_net.etcd.leader import Leader
 from taskd_net.etcd.place import Place
 from taskd_net.manager import succession
-from taskd_net.wire.etcd_pb2 import KeyValue
+from taskd_net.net.wire.etcd_pb2 import KeyValue
 from tests.api.conftest import OWN_IP, SOON, until
 from tests.etcd.double import Double
 

@@ -8,9 +8,9 @@ from typing import Self
 from taskd_net import Echo, Position
 from taskd_net.base.address import Address
 from taskd_net.base.states import State
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.probe_codec import About, Series
 from taskd_net.observe.records import Mesh, NodeStatus
-from taskd_net.tls.files import Tls
 
 
 def mesh(*workers: State) -> Mesh:

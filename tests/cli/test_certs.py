@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from taskd_net.cli.group import group
-from taskd_net.tls.certificates import read
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.files import Tls
 from tests.cli.processes import ROOT, Command, Daemon
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net.cli.clusterd_sim import clusterd_sim
-from taskd_net.wire import recover_pb2 as pb
+from taskd_net.net.wire import recover_pb2 as pb
 from tests.cli.processes import Command
 from tests.sim.clusterd.test_recordings import RECORDINGS
 

@@ -8,7 +8,7 @@ import pytest
 from taskd_net import ConfigError, Position, Role
 from taskd_net.cli.settings import COMMANDS
 from taskd_net.cli.tool import leaf
-from taskd_net.free_position import free_position
+from taskd_net.net.free_position import free_position
 
 
 def context(position: str | None) -> click.Context:

@@ -16,7 +16,7 @@ import pytest
 import mindx_elastic
 import taskd
 from taskd_net import __version__
-from taskd_net.wire import recover_pb2
+from taskd_net.net.wire import recover_pb2
 
 pytestmark = pytest.mark.oldest
 
@@ -41,10 +41,10 @@ ALIASES: Final = {
     f"{RECOVER}.recover_manager": {
         **dict.fromkeys(["DLRecoverManager", *REPORTS], "taskd_net.recover"),
         "init_grpc_client": "taskd_net.recover.launcher",
-        "pb": "taskd_net.wire:recover_pb2",
+        "pb": "taskd_net.net.wire:recover_pb2",
     },
     f"{RECOVER}.pb.recover_pb2": dict.fromkeys(
-        recover_pb2.DESCRIPTOR.message_types_by_name, "taskd_net.wire.recover_pb2"
+        recover_pb2.DESCRIPTOR.message_types_by_name, "taskd_net.net.wire.recover_pb2"
     ),
     f"{RECOVER}.pb.recover_pb2_grpc": dict.fromkeys(
         ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"], "taskd_net.recover.stub"

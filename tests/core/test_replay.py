@@ -17,7 +17,7 @@ from taskd_net.core.ready import Kind
 from taskd_net.core.replay import EVENTS, Recorder, decode, encode, replay
 from taskd_net.core.router import Router
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.wire.link_pb2 import Batch
 from tests.core import driven
 from tests.core.routers import at, frame
 from tests.core.stage import Stage

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskd_net.core import uuids as module
 from taskd_net.core.uuids import Uuids, split
-from taskd_net.wire.codec import UUID_CHARS
+from taskd_net.net.wire.codec import UUID_CHARS
 from tests.core.routers import at
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from taskd_net import __version__
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
-from taskd_net.transport.standard import LIVENESS
+from taskd_net.net.joining.standard import LIVENESS
 from tests.cli.processes import ROOT
 from tests.deploy.artefacts import DEPLOY, containerfile, port_of
 

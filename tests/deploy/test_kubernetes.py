@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from taskd_net.transport.standard import LIVENESS
+from taskd_net.net.joining.standard import LIVENESS
 from tests.cli.processes import Daemon, run
 from tests.deploy.artefacts import CLOSING_S, DEPLOY, containerfile, port_of, settings_of
 

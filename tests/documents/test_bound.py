@@ -19,14 +19,14 @@ from taskd_net.core.ready import Kind
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.jobs import job, outbox, snapshot
 from taskd_net.jobs.plugins import profiling, stop_train
-from taskd_net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
+from taskd_net.net.joining import channel
+from taskd_net.net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
+from taskd_net.net.wire import batches, codec, requests
 from taskd_net.observe import history, link_figures, reporter, service, status_codec
 from taskd_net.observe.view import ViewBounds
 from taskd_net.page.paces import PACES
-from taskd_net.transport import channel
-from taskd_net.wire import batches, codec, requests
 from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")

@@ -27,7 +27,7 @@ from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.job_view import JobCounters
 from taskd_net.manager.etcd_keeping import EtcdKeeping
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.etcd.double import Away
 
 T = TypeVar("T")

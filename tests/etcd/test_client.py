@@ -12,7 +12,7 @@ import pytest
 from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.peers.mesh import free_address
 
 Context = grpc.aio.ServicerContext[bytes, bytes]

@@ -17,7 +17,7 @@ from taskd_net.job_view import JobCounters
 from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.etcd.server import ETCD, WHY_NOT, etcd_members
 from tests.faults.figures import Figures
 

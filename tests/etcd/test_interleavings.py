@@ -17,7 +17,7 @@ from taskd_net.etcd.client import Etcd, EtcdClient, EtcdError
 from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.etcd.place import Place
 from taskd_net.etcd.store import created, holds, written
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.etcd.double import OPERATIONS, REQUEST_BYTES, Double
 from tests.etcd.plays import STEPS, Play, Step
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server

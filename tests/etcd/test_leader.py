@@ -18,7 +18,7 @@ from taskd_net.etcd.store import LEADER, Deposed, EtcdStore
 from taskd_net.job_view import JobCounters
 from taskd_net.jobs.state import SCHEMA, NewerRelease
 from taskd_net.manager.etcd_keeping import EtcdKeeping
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.etcd.double import Double
 from tests.peers.mesh import soon
 from tests.polling import until

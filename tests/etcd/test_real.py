@@ -24,7 +24,7 @@ from taskd_net.jobs.state import SCHEMA
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.etcd_keeping import EtcdKeeping
 from taskd_net.manager.limits import ManagerLimits
-from taskd_net.wire import etcd_pb2 as wire
+from taskd_net.net.wire import etcd_pb2 as wire
 from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server

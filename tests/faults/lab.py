@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from taskd_net.links.registry import best
+from taskd_net.net.links.registry import best
 from tests.faults.controlled import ANSWER_S, ControlledProcess, OrderFailed
 from tests.faults.ledger import Audit, Ledger
 from tests.faults.network import Machines

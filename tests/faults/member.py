@@ -212,7 +212,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str, met
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     recorder = Recorder(Path(records))
     if settings.pop("behind_relays", False):
-        from taskd_net.links import direct_local
+        from taskd_net.net.links import direct_local
 
         # A Unix socket would pass the relays by.
         direct_local.listening = lambda: None

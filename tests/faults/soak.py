@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from taskd_net.links.registry import KINDS, best
+from taskd_net.net.links.registry import KINDS, best
 from tests.faults.chaos import Chaos
 from tests.faults.lab import Lab
 

@@ -16,8 +16,8 @@ from typing import Self
 import pytest
 
 from taskd_net.core.links import UP
-from taskd_net.links.direct_kind import Direct
-from taskd_net.links.kind import Opened, Unreachable, Way
+from taskd_net.net.links.direct_kind import Direct
+from taskd_net.net.links.kind import Opened, Unreachable, Way
 from tests.cli.processes import Daemon
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode

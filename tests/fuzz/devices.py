@@ -25,7 +25,7 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.manager import device_files, reports
 from taskd_net.mindspore import reset
-from taskd_net.wire.codec import Message
+from taskd_net.net.wire.codec import Message
 
 T = TypeVar("T")
 

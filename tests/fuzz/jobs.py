@@ -22,10 +22,10 @@ from taskd_net.jobs.job import Job
 from taskd_net.jobs.plugins.stress_test import read_result
 from taskd_net.jobs.snapshot import JobConfig
 from taskd_net.jobs.traffic import read_count
+from taskd_net.net.wire import recover_pb2
 from taskd_net.observe import job_codec
 from taskd_net.observe.job_document import job_document
 from taskd_net.recover import orders, rpcs
-from taskd_net.wire import recover_pb2
 
 CODES: Final = (0, 201, 202, 204, 205, 210, vocabulary.EPOCH_STATE)
 STREAMS: Final = (rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS, rpcs.PROFILING)

@@ -17,7 +17,7 @@ from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
 from taskd_net.core.router_config import RouterConfig
-from taskd_net.links import peer
+from taskd_net.net.links import peer
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
 from tests.core.invariants import check
 

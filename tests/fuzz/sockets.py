@@ -13,15 +13,15 @@ from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
-from taskd_net.links import direct_socket
-from taskd_net.links.batched import BatchedLink
-from taskd_net.links.direct import DirectLink
-from taskd_net.links.direct_requests import Answering, Asking
-from taskd_net.links.direct_socket import DirectSocket
-from taskd_net.links.remote import Caller, remote_of
-from taskd_net.wire import socket_frames
-from taskd_net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
-from taskd_net.wire.socket_frames import (
+from taskd_net.net.links import direct_socket
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.links.direct import DirectLink
+from taskd_net.net.links.direct_requests import Answering, Asking
+from taskd_net.net.links.direct_socket import DirectSocket
+from taskd_net.net.links.remote import Caller, remote_of
+from taskd_net.net.wire import socket_frames
+from taskd_net.net.wire.link_requests import Announcing, read_reply, read_request, write_reply, write_request
+from taskd_net.net.wire.socket_frames import (
     Buffers,
     FrameError,
     FrameReader,

@@ -13,7 +13,7 @@ from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
-from taskd_net.links.batched import BatchedLink
+from taskd_net.net.links.batched import BatchedLink
 from tests.links.pipes import FakeNode, FakePipe, frame
 
 HOSTILE: Final = Position.worker(0, 0)

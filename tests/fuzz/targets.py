@@ -35,17 +35,11 @@ from taskd_net.cli.group import group
 from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
-from taskd_net.links import peer as peers
-from taskd_net.links.remote import remote_of
-from taskd_net.observe import probe_codec, status_codec
-from taskd_net.observe.document import document
-from taskd_net.observe.ledger import Ledger, Report
-from taskd_net.observe.records import Mesh
-from taskd_net.page.feed import Feed
-from taskd_net.side_port import _Gate
-from taskd_net.wire import codec
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import (
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.remote import remote_of
+from taskd_net.net.wire import codec
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.batches import (
     BATCH_ANSWERS,
     BATCH_ANSWERS_READ,
     BATCH_MESSAGES,
@@ -54,9 +48,15 @@ from taskd_net.wire.batches import (
     split_batch,
     write_batch,
 )
-from taskd_net.wire.fields import field_sizes, varint
-from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.requests import Announcement, read_announcement, read_register
+from taskd_net.net.wire.fields import field_sizes, varint
+from taskd_net.net.wire.link_pb2 import Batch
+from taskd_net.net.wire.requests import Announcement, read_announcement, read_register
+from taskd_net.observe import probe_codec, status_codec
+from taskd_net.observe.document import document
+from taskd_net.observe.ledger import Ledger, Report
+from taskd_net.observe.records import Mesh
+from taskd_net.page.feed import Feed
+from taskd_net.side_port import _Gate
 from tests.fuzz import devices, jobs, sockets
 from tests.fuzz.mesh import play
 from tests.fuzz.streams import from_child, from_parent

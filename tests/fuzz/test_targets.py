@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taskd_net.wire import datatrace_pb2, job_pb2, link_pb2, recover_pb2, status_pb2
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.socket_frames import (
+from taskd_net.net.wire import datatrace_pb2, job_pb2, link_pb2, recover_pb2, status_pb2
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.socket_frames import (
     Greeting,
     Kind,
     write_accepted,

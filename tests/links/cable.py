@@ -7,9 +7,9 @@ import asyncio
 from taskd_net import Ack, Position
 from taskd_net.core.frame import Frame
 from taskd_net.core.ready import Writes
-from taskd_net.links.batched import BatchedLink
-from taskd_net.wire import codec, link_pb2
-from taskd_net.wire.batches import branch_of
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.wire import codec, link_pb2
+from taskd_net.net.wire.batches import branch_of
 from tests.links.pipes import FakeNode, FakePipe
 from tests.peers.mesh import soon
 

@@ -20,12 +20,12 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP, Link, Terms
 from taskd_net.core.ready import Answered, Key, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.links import registry
-from taskd_net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Unreachable, Way
-from taskd_net.links.peer import Metadata, Peer
-from taskd_net.links.remote import Caller
-from taskd_net.links.session import Session
-from taskd_net.wire import codec
+from taskd_net.net.links import registry
+from taskd_net.net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Unreachable, Way
+from taskd_net.net.links.peer import Metadata, Peer
+from taskd_net.net.links.remote import Caller
+from taskd_net.net.links.session import Session
+from taskd_net.net.wire import codec
 from tests.peers.wire import Wire, wire_to
 
 KEY: Final = "test-memory-link"

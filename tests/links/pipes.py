@@ -13,10 +13,10 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
-from taskd_net.links.large_writes import large_writes
-from taskd_net.links.session import Session, Tracer
+from taskd_net.net.links.large_writes import large_writes
+from taskd_net.net.links.session import Session, Tracer
+from taskd_net.net.wire import codec
 from taskd_net.observe.view import View
-from taskd_net.wire import codec
 from tests.core.invariants import check
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.times import Times
-from taskd_net.links.acknowledgements import LOOK_S, Acknowledgements, _silent
-from taskd_net.links.flushes import flushes
+from taskd_net.net.links.acknowledgements import LOOK_S, Acknowledgements, _silent
+from taskd_net.net.links.flushes import flushes
 from tests.links.pipes import bodies
 from tests.links.test_direct import Cable
 from tests.peers.mesh import soon

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taskd_net import Ack, Code, Position
-from taskd_net.links.answers import awaited
+from taskd_net.net.links.answers import awaited
 
 ACK = Ack("u", Code.OK, Position.mgr())
 

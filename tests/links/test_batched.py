@@ -13,10 +13,10 @@ from taskd_net.core import router
 from taskd_net.core.acks import Answer
 from taskd_net.core.ready import Answered, Key, Ready, Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.links import batched
-from taskd_net.wire import batches as wire_batches
-from taskd_net.wire import codec, link_pb2
-from taskd_net.wire.batches import read_batch, read_branches
+from taskd_net.net.links import batched
+from taskd_net.net.wire import batches as wire_batches
+from taskd_net.net.wire import codec, link_pb2
+from taskd_net.net.wire.batches import read_batch, read_branches
 from tests.links.cable import PROXY, WORKER, Cable, writes
 from tests.links.pipes import bodies, frame
 from tests.peers.mesh import soon

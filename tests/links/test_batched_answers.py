@@ -10,10 +10,10 @@ import pytest
 from taskd_net import Ack, Code, Failure, Position
 from taskd_net.core.acks import Told
 from taskd_net.core.ready import Kind
-from taskd_net.links.batched import ANSWERS_AT_ONCE, BatchedLink
-from taskd_net.wire import codec, link_pb2
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.batches import read_batch, read_branches
+from taskd_net.net.links.batched import ANSWERS_AT_ONCE, BatchedLink
+from taskd_net.net.wire import codec, link_pb2
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.batches import read_batch, read_branches
 from tests.links.cable import PROXY, WORKER, Cable, writes
 from tests.links.pipes import FakePipe, frame
 from tests.peers.mesh import soon

@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from taskd_net import Position
-from taskd_net.links import batched_kind
-from taskd_net.links import peer as peers
-from taskd_net.links.batched import BatchedLink
-from taskd_net.links.batched_kind import KIND
-from taskd_net.links.kind import Parent
-from taskd_net.links.remote import Caller, remote_of
-from taskd_net.links.session import Host
-from taskd_net.links.traced import TracedLink
+from taskd_net.net.links import batched_kind
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.links.batched_kind import KIND
+from taskd_net.net.links.kind import Parent
+from taskd_net.net.links.remote import Caller, remote_of
+from taskd_net.net.links.session import Host
+from taskd_net.net.links.traced import TracedLink
 from tests.links.pipes import FakeNode, FakePipe
 from tests.peers.mesh import Mesh, batched_only, free_address
 

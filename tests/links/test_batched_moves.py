@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from taskd_net import Code
-from taskd_net.links.batched import BatchedLink
-from taskd_net.wire import codec, link_pb2
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.wire import codec, link_pb2
 from tests.links.cable import WORKER, Cable
 from tests.links.pipes import FakePipe, bodies, frame
 from tests.peers.mesh import soon

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.links import broken_pipes
+from taskd_net.net.links import broken_pipes
 
 pytestmark = pytest.mark.oldest
 

@@ -1,8 +1,8 @@
 """Children of each connection, and their streams."""
 
-from taskd_net.links.connections import Connections
-from taskd_net.links.peer import CONTRACT, ORIGINAL, Peer
-from taskd_net.links.remote import remote_of
+from taskd_net.net.links.connections import Connections
+from taskd_net.net.links.peer import CONTRACT, ORIGINAL, Peer
+from taskd_net.net.links.remote import remote_of
 
 A, B, C = map(remote_of, ("ipv4:10.0.0.1:40001", "ipv4:10.0.0.2:40001", "ipv4:10.0.0.1:40003"))
 

@@ -17,14 +17,14 @@ from taskd_net import Ack, Code, Position
 from taskd_net.base import limits
 from taskd_net.base.times import TIMES, Times
 from taskd_net.core.ready import Ready, Writes
-from taskd_net.links import batched, direct, direct_socket
-from taskd_net.links.acknowledgements import LOOK_S, Acknowledgements, progress
-from taskd_net.links.direct import DirectLink
-from taskd_net.links.direct_socket import DirectSocket
-from taskd_net.links.flushes import flushes
-from taskd_net.links.read_turns import TURN_S
-from taskd_net.wire import batches, codec, link_pb2
-from taskd_net.wire.socket_frames import (
+from taskd_net.net.links import batched, direct, direct_socket
+from taskd_net.net.links.acknowledgements import LOOK_S, Acknowledgements, progress
+from taskd_net.net.links.direct import DirectLink
+from taskd_net.net.links.direct_socket import DirectSocket
+from taskd_net.net.links.flushes import flushes
+from taskd_net.net.links.read_turns import TURN_S
+from taskd_net.net.wire import batches, codec, link_pb2
+from taskd_net.net.wire.socket_frames import (
     Buffers,
     FrameReader,
     Kind,

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from taskd_net.links.direct_address import Where, connected, handed_over, listening
+from taskd_net.net.links.direct_address import Where, connected, handed_over, listening
 from tests.peers.mesh import soon
 from tests.polling import until
 

@@ -13,9 +13,9 @@ import pytest
 
 from taskd_net import Code, Position
 from taskd_net.base.peer_limits import Limits
+from taskd_net.net.tls.strangers import peers_of
+from taskd_net.net.wire.socket_frames import Kind, write_frame
 from taskd_net.observe.document import document
-from taskd_net.tls.strangers import peers_of
-from taskd_net.wire.socket_frames import Kind, write_frame
 from tests.peers import mesh_state
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, WatchedNode, soon

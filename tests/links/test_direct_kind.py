@@ -17,12 +17,12 @@ import pytest
 
 from taskd_net import NodeConfig
 from taskd_net.base.codes import ConfigError
-from taskd_net.links import direct_acceptor, direct_kind
-from taskd_net.links.direct import KEY
-from taskd_net.links.direct_acceptor import GREETINGS_PER_ADDRESS, DirectAcceptor
-from taskd_net.links.kind import Way
-from taskd_net.links.peer import Metadata
-from taskd_net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
+from taskd_net.net.links import direct_acceptor, direct_kind
+from taskd_net.net.links.direct import KEY
+from taskd_net.net.links.direct_acceptor import GREETINGS_PER_ADDRESS, DirectAcceptor
+from taskd_net.net.links.kind import Way
+from taskd_net.net.links.peer import Metadata
+from taskd_net.net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
@@ -401,7 +401,7 @@ def unusable(*_: object) -> ssl.SSLContext:
 async def test_files_matter_to_the_parent_only_where_it_has_the_port(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskd_net.tls.rotation.server_context", unusable)
+    monkeypatch.setattr("taskd_net.net.tls.rotation.server_context", unusable)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(direct_listen="off", tls=certificates.listening())
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
@@ -415,7 +415,7 @@ async def test_files_that_become_unusable_refuse_connections_and_not_the_join(
 ) -> None:
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
-    monkeypatch.setattr("taskd_net.tls.rotation.server_context", unusable)
+    monkeypatch.setattr("taskd_net.net.tls.rotation.server_context", unusable)
     mgr._server.sockets.context.__self__._server_context = None  # type: ignore[union-attr]
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     assert mesh.count("joined", link="batched") == 1
@@ -424,7 +424,7 @@ async def test_files_that_become_unusable_refuse_connections_and_not_the_join(
 async def test_child_whose_files_are_unusable_takes_the_batched_link(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskd_net.tls.rotation.client_context", unusable)
+    monkeypatch.setattr("taskd_net.net.tls.rotation.client_context", unusable)
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())

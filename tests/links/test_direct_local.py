@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import Position
-from taskd_net.links import direct_local
-from taskd_net.links.direct_acceptor import DirectAcceptor
+from taskd_net.net.links import direct_local
+from taskd_net.net.links.direct_acceptor import DirectAcceptor
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, WatchedNode, soon
 

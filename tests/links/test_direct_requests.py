@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from taskd_net import Code, Position
 from taskd_net.core.ready import Kind as RoutesKind
-from taskd_net.links import direct_requests
-from taskd_net.links.direct_requests import Answering, Asking
-from taskd_net.links.grpc_calls import CallFailed, GrpcRequests
-from taskd_net.links.remote import Caller, remote_of
+from taskd_net.net.joining.announcements import Announcements
+from taskd_net.net.links import direct_requests
+from taskd_net.net.links.direct_requests import Answering, Asking
+from taskd_net.net.links.grpc_calls import CallFailed, GrpcRequests
+from taskd_net.net.links.remote import Caller, remote_of
+from taskd_net.net.wire import link_pb2
+from taskd_net.net.wire.link_requests import Announcing, Reply, Request, read_request, write_reply, write_request
+from taskd_net.net.wire.requests import write_announcement
+from taskd_net.net.wire.socket_frames import FrameError, Greeting, Kind, write_frame, write_greeting
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Report
-from taskd_net.transport.announcements import Announcements
-from taskd_net.wire import link_pb2
-from taskd_net.wire.link_requests import Announcing, Reply, Request, read_request, write_reply, write_request
-from taskd_net.wire.requests import write_announcement
-from taskd_net.wire.socket_frames import FrameError, Greeting, Kind, write_frame, write_greeting
 from tests.peers.certificates import Folder
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, free_address, soon

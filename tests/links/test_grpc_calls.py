@@ -10,8 +10,8 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from taskd_net.links import grpc_calls
-from taskd_net.links.grpc_calls import Marker, Methods, UnaryCall
+from taskd_net.net.links import grpc_calls
+from taskd_net.net.links.grpc_calls import Marker, Methods, UnaryCall
 from tests.peers.mesh import soon
 from tests.polling import until
 

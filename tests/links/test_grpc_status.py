@@ -5,7 +5,7 @@ import pytest
 
 from taskd_net import Code
 from taskd_net.base.position import Destination, Position
-from taskd_net.links.grpc_status import broadcast_code, read_original, read_plain, text_for
+from taskd_net.net.links.grpc_status import broadcast_code, read_original, read_plain, text_for
 
 PLAIN = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Code.CLIENT_ERR,

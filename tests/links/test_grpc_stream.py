@@ -11,10 +11,10 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base.address import Address
-from taskd_net.links import peer as peers
-from taskd_net.links.grpc_calls import Context, caller_of
-from taskd_net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream, stream_handler
-from taskd_net.links.kind import End, Failed, Lost, Way
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.grpc_calls import Context, caller_of
+from taskd_net.net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream, stream_handler
+from taskd_net.net.links.kind import End, Failed, Lost, Way
 from tests.links.pipes import FakeNode
 from tests.peers.mesh import PATIENCE_S, soon
 

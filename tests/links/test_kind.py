@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from taskd_net.base.codes import TaskdNetError
-from taskd_net.links import peer as peers
-from taskd_net.links import registry
-from taskd_net.links.kind import End, Failed, Kind, Opened, Parent, Unreachable, Way
-from taskd_net.links.remote import Caller, remote_of
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links import registry
+from taskd_net.net.links.kind import End, Failed, Kind, Opened, Parent, Unreachable, Way
+from taskd_net.net.links.remote import Caller, remote_of
 from tests.links import memory
 
 HERE = Caller(remote_of("ipv4:10.0.0.1:40001"), lambda: None)

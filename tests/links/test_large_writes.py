@@ -14,14 +14,14 @@ from taskd_net import Position
 from taskd_net.base import limits
 from taskd_net.core.ready import Writes
 from taskd_net.core.routes import LinkId
-from taskd_net.links import batched
-from taskd_net.links import large_writes as links_large_writes
-from taskd_net.links.batched import BatchedLink
-from taskd_net.links.large_writes import large_writes
-from taskd_net.links.peer import CONTRACT
-from taskd_net.links.session import Session
-from taskd_net.links.tasknet import ToChild
-from taskd_net.links.unary import UnaryWriter
+from taskd_net.net.links import batched
+from taskd_net.net.links import large_writes as links_large_writes
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.links.large_writes import large_writes
+from taskd_net.net.links.peer import CONTRACT
+from taskd_net.net.links.session import Session
+from taskd_net.net.links.tasknet import ToChild
+from taskd_net.net.links.unary import UnaryWriter
 from tests.links.pipes import FakeChannel, FakeNode, FakePipe, frame
 from tests.peers.mesh import soon
 

@@ -7,7 +7,7 @@ import pytest
 
 from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack
-from taskd_net.links.ordered_acks import PULSE_S, OrderedAcks, Pulse
+from taskd_net.net.links.ordered_acks import PULSE_S, OrderedAcks, Pulse
 from tests.peers.mesh import soon
 
 

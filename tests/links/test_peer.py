@@ -7,8 +7,8 @@ import pytest
 from taskd_net import Position, __version__
 from taskd_net.base.states import State
 from taskd_net.core.ready import Kind
-from taskd_net.links import batched_kind, registry
-from taskd_net.links import peer as peers
+from taskd_net.net.links import batched_kind, registry
+from taskd_net.net.links import peer as peers
 
 OFFER = ((peers.LINKS_KEY, batched_kind.OFFER), peers.NUMBERS)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from taskd_net.links import read_turns
-from taskd_net.links.read_turns import ReadTurns
+from taskd_net.net.links import read_turns
+from taskd_net.net.links.read_turns import ReadTurns
 
 LONG_S = read_turns.TURN_S
 

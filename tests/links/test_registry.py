@@ -7,7 +7,7 @@ import pytest
 
 import taskd_net
 from taskd_net import ConfigError, NodeConfig
-from taskd_net.links import registry
+from taskd_net.net.links import registry
 from tests.links import memory
 from tests.peers.mesh import Mesh, soon
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taskd_net.base.address import Address
-from taskd_net.links.remote import remote_of
+from taskd_net.net.links.remote import remote_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskd_net import Code
-from taskd_net.links.flushes import flushes
+from taskd_net.net.links.flushes import flushes
 from tests.links.cable import Cable
 from tests.links.pipes import frame
 from tests.peers.mesh import Mesh, both_links, soon

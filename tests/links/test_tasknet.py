@@ -13,10 +13,10 @@ from taskd_net import Ack, Code, Position
 from taskd_net.core import router as core_router
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.links.peer import CONTRACT
-from taskd_net.links.tasknet import ToChild, ToParent
-from taskd_net.wire import codec
-from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.net.links.peer import CONTRACT
+from taskd_net.net.links.tasknet import ToChild, ToParent
+from taskd_net.net.wire import codec
+from taskd_net.net.wire import tasknet_pb2 as pb
 from tests.links.pipes import FakeChannel, FakeNode, FakePipe, frame
 from tests.peers.mesh import soon
 

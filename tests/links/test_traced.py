@@ -10,11 +10,11 @@ import pytest
 from taskd_net import Code, Position
 from taskd_net.core.frame import Frame, Traced
 from taskd_net.core.ready import Writes
-from taskd_net.links.session import End
-from taskd_net.links.traced import TracedLink
-from taskd_net.wire import codec
-from taskd_net.wire.batches import read_batch, read_spans, write_batch, write_span
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.links.session import End
+from taskd_net.net.links.traced import TracedLink
+from taskd_net.net.wire import codec
+from taskd_net.net.wire.batches import read_batch, read_spans, write_batch, write_span
+from taskd_net.net.wire.link_pb2 import Batch
 from tests.links.pipes import FakeNode, FakePipe, frame
 from tests.peers.mesh import soon
 

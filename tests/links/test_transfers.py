@@ -16,9 +16,9 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Ready, Writes
-from taskd_net.links import transfers
-from taskd_net.links.transfers import GATHER_IDLE_S, GATHER_MESSAGES, GATHER_S, Transfers
-from taskd_net.wire.codec import read_ack
+from taskd_net.net.links import transfers
+from taskd_net.net.links.transfers import GATHER_IDLE_S, GATHER_MESSAGES, GATHER_S, Transfers
+from taskd_net.net.wire.codec import read_ack
 from tests.links.pipes import FakeNode, frame
 from tests.peers.mesh import soon
 

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.links.turns import Turns
+from taskd_net.net.links.turns import Turns
 from tests.peers.mesh import soon
 
 

@@ -10,10 +10,10 @@ from taskd_net import Ack, Code, Position
 from taskd_net.base.limits import LINK_BYTES
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP
-from taskd_net.links.large_writes import large_writes
-from taskd_net.links.peer import CONTRACT
-from taskd_net.links.tasknet import ToParent
-from taskd_net.links.unary import CALL_BYTES, UnaryWriter
+from taskd_net.net.links.large_writes import large_writes
+from taskd_net.net.links.peer import CONTRACT
+from taskd_net.net.links.tasknet import ToParent
+from taskd_net.net.links.unary import CALL_BYTES, UnaryWriter
 from tests.links.pipes import FakeChannel, frame
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent

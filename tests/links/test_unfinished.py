@@ -14,9 +14,9 @@ import pytest
 from taskd_net import Code
 from taskd_net.base import limits
 from taskd_net.base.peer_limits import DEFAULT
-from taskd_net.links import unfinished
-from taskd_net.links.unfinished import Unfinished
-from taskd_net.wire.socket_frames import HEAD, Kind
+from taskd_net.net.links import unfinished
+from taskd_net.net.links.unfinished import Unfinished
+from taskd_net.net.wire.socket_frames import HEAD, Kind
 from tests.cli.processes import Daemon
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, soon

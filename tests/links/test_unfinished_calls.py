@@ -9,9 +9,9 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.peer_limits import Limits
-from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
-from taskd_net.links.unfinished import Receiver, Unfinished
-from taskd_net.links.unfinished_calls import CHILD_LOOKS
+from taskd_net.net.links.grpc_calls import SERVICE, STATUS_SERVICE
+from taskd_net.net.links.unfinished import Receiver, Unfinished
+from taskd_net.net.links.unfinished_calls import CHILD_LOOKS
 from tests.faults.relay import Relay, Shape
 from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.peers.stubs import pb, position

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 from taskd_net.base.position import Role
 from taskd_net.core.routes import LinkId
-from taskd_net.links.direct_acceptor import DirectAcceptor
-from taskd_net.links.peer import Metadata
-from taskd_net.links.remote import Caller
+from taskd_net.net.links.direct_acceptor import DirectAcceptor
+from taskd_net.net.links.peer import Metadata
+from taskd_net.net.links.remote import Caller
 from tests.peers.wire import wire_to
 
 _offer = DirectAcceptor.offer

@@ -18,11 +18,11 @@ from taskd_net.jobs.snapshot import JobTimes
 from taskd_net.jobs.traffic import Call
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.limits import ManagerLimits
+from taskd_net.net.wire import datatrace_pb2
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover import rpcs
 from taskd_net.recover.controller import HandlerController, Reports
 from taskd_net.recover.life import ClusterdTimes
-from taskd_net.wire import datatrace_pb2
-from taskd_net.wire import recover_pb2 as wire
 from tests.manager import cluster
 from tests.manager.cluster import agent, leaves, worker
 from tests.peers.clusterd import ClusterD

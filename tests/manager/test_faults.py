@@ -15,8 +15,8 @@ from taskd_net.job_view import DeviceView
 from taskd_net.jobs.traffic import Reset
 from taskd_net.manager import Manager, ManagerConfig
 from taskd_net.manager.resets import OnReset
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover import rpcs
-from taskd_net.wire import recover_pb2 as wire
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
 from tests.polling import until

@@ -15,8 +15,8 @@ import pytest
 from taskd_net import Node
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.limits import ManagerLimits
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover import rpcs
-from taskd_net.wire import recover_pb2 as wire
 from tests import mindio as double
 from tests.cli.processes import ROOT, Daemon, run
 from tests.manager.cluster import Leaf, agent, managed

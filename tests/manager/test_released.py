@@ -26,9 +26,9 @@ from taskd_net.jobs.traffic import Outcome
 from taskd_net.manager import ManagerConfig
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.store import Store
+from taskd_net.net.wire import etcd_pb2
 from taskd_net.recover import rpcs
 from taskd_net.recover.life import ClusterdTimes
-from taskd_net.wire import etcd_pb2
 from tests.etcd.double import Double
 from tests.jobs.scene import CLUSTERD
 from tests.manager.cluster import agent, leaves, managed

@@ -223,7 +223,7 @@ def test_failure_of_a_test_with_a_clock_needs_a_control_run(
             assert tests and failed in (*tests, "", "hung", DIED, MODULE)
             return Run([failed] * (failed not in ("", "hung")), failed == "hung", {}, "")
 
-    module = "taskd_net/transport/b.py"
+    module = "taskd_net/net/joining/b.py"
     seconds = {PURE: 0.1} if runs[0][0] == PURE else {T1: 0.1, T2: 0.2}
     tree = Scripted(tmp_path)
     (tmp_path / module).parent.mkdir(parents=True)

@@ -12,7 +12,7 @@ from taskd_net import Code, Position
 from taskd_net.base import upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.states import State
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager, NotForgotten, ask_health
 from taskd_net.observe.probe_codec import Series
 from tests.peers.mesh import PATIENCE_S, Mesh

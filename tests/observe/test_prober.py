@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Ack, Code, Position
-from taskd_net.links import registry
+from taskd_net.net.links import registry
 from taskd_net.observe.prober import Prober
 from tests.peers.mesh import Mesh, soon
 

@@ -7,10 +7,10 @@ import pytest
 from taskd_net import Position
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.states import State
+from taskd_net.net.wire import status_pb2
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
-from taskd_net.wire import status_pb2
 
 WHOLE = NodeStatus(
     parent=Position.proxy(3),

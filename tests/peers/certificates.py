@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from taskd_net.cli.authority import Authority, write
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.files import Tls
 
 DAY = timedelta(days=1)
 EVERYBODY = "taskd://*/*/*/*"

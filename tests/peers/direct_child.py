@@ -9,10 +9,10 @@ from typing import Any, Self
 import grpc
 
 from taskd_net.base import limits
-from taskd_net.links import peer as peers
-from taskd_net.links.direct import KEY
-from taskd_net.wire import link_pb2
-from taskd_net.wire.socket_frames import (
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.direct import KEY
+from taskd_net.net.wire import link_pb2
+from taskd_net.net.wire.socket_frames import (
     Buffers,
     FrameReader,
     Greeting,

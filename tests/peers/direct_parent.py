@@ -9,9 +9,9 @@ from typing import Any, Self
 import grpc
 
 from taskd_net.base import limits
-from taskd_net.links.direct import KEY
-from taskd_net.wire import link_pb2, socket_frames
-from taskd_net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
+from taskd_net.net.links.direct import KEY
+from taskd_net.net.wire import link_pb2, socket_frames
+from taskd_net.net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
 from tests.peers.links import LinkParent
 from tests.peers.stubs import pb, position
 

@@ -6,9 +6,9 @@ import asyncio
 from itertools import count
 from typing import Any, Self
 
-from taskd_net.links import batched
-from taskd_net.links import peer as peers
-from taskd_net.wire import link_pb2
+from taskd_net.net.links import batched
+from taskd_net.net.links import peer as peers
+from taskd_net.net.wire import link_pb2
 from tests.peers.links import LinkChild, LinkParent
 from tests.peers.stubs import pb, position
 

@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 import grpc.aio
 
-from taskd_net.links import batched, batched_kind, tasknet
-from taskd_net.links import peer as peers
+from taskd_net.net.links import batched, batched_kind, tasknet
+from taskd_net.net.links import peer as peers
 from tests.peers.child import PATIENCE_S
 from tests.peers.mesh import soon
 from tests.peers.stubs import pb, position

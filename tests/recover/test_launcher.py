@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover.launcher import init_grpc_client
 from taskd_net.recover.place import CLUSTERD_VARIABLES, clusterd_of_environment
-from taskd_net.wire import recover_pb2 as wire
 from tests.mindspore.test_plugin import soon
 from tests.peers.clusterd import ClusterD, free_port
 

@@ -19,10 +19,10 @@ import pytest
 from taskd_net.base import threads
 from taskd_net.base.codes import NodeError
 from taskd_net.jobs.traffic import Call
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover import DLRecoverManager, pb, rpcs
 from taskd_net.recover.controller import NoHandler, Ranks, Reports, carry_out
 from taskd_net.recover.mindio import MindIO, Refused
-from taskd_net.wire import recover_pb2 as wire
 from tests import mindio as double
 from tests.peers.clusterd import ClusterD
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.net.wire import datatrace_pb2
+from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.recover.orders import Message, job_of, read
-from taskd_net.wire import datatrace_pb2
-from taskd_net.wire import recover_pb2 as wire
 
 pytestmark = pytest.mark.oldest
 

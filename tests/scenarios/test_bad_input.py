@@ -291,7 +291,7 @@ async def test_garbage_on_every_unary_call(mesh: Mesh) -> None:
 @pytest.mark.parametrize("service", ["TaskNet/InitServerDownStream", "taskd_net.link.Link/Exchange"])
 async def test_garbage_on_the_stream(mesh: Mesh, service: str) -> None:
     """The contract's stream skips it; a batched link ends, because it is a fault of a node of ours."""
-    from taskd_net.links.batched_kind import STREAM
+    from taskd_net.net.links.batched_kind import STREAM
 
     contract = service.startswith("TaskNet")
     if not contract:

@@ -13,13 +13,13 @@ from taskd_net.base.address import Address
 from taskd_net.base.position import Position
 from taskd_net.base.states import State
 from taskd_net.core.ready import Kind
-from taskd_net.links import peer as peers
-from taskd_net.links.remote import Remote
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.remote import Remote
+from taskd_net.net.wire import codec, requests
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import AskFailed, NodeClient, NotForgotten
 from taskd_net.observe.document import document
 from taskd_net.observe.view import ViewBounds
-from taskd_net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 from tests.peers.mesh_state import forget_children, seen, states, until, until_joined

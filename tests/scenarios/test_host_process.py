@@ -61,7 +61,7 @@ OUTLIVES_PROXY = """
 import asyncio, os, signal, sys
 import uvloop
 from taskd_net import BlockingNode, Node, NodeConfig
-from taskd_net.links.flushes import flushes
+from taskd_net.net.links.flushes import flushes
 
 config = NodeConfig.worker(server_rank=0, rank=0, upstream=sys.argv[1])
 

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from taskd_net import Code, NodeConfig, Position
-from taskd_net.retry import Backoff
+from taskd_net.net.retry import Backoff
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, fast_links, free_address, soon
 from tests.peers.parent import RawParent

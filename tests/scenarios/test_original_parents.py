@@ -9,10 +9,10 @@ import pytest
 
 from taskd_net import Code, Position
 from taskd_net.core.links import UP
-from taskd_net.links.grpc_calls import unary_call
-from taskd_net.links.tasknet import ToParent
-from taskd_net.transport.channel import channel_options
-from taskd_net.wire import codec, requests
+from taskd_net.net.joining.channel import channel_options
+from taskd_net.net.links.grpc_calls import unary_call
+from taskd_net.net.links.tasknet import ToParent
+from taskd_net.net.wire import codec, requests
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
 from tests.peers.original.cluster import Originals, stands

@@ -11,7 +11,7 @@ import pytest
 from taskd_net import Code, Failure, Position
 from taskd_net.base.address import Address
 from taskd_net.core import acks
-from taskd_net.links import peer as peers
+from taskd_net.net.links import peer as peers
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.probe_codec import Series
 from tests.peers.child import RawChild

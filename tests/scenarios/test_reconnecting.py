@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net import Retry
 from taskd_net.base.limits import ANNOUNCE_POSITIONS
-from taskd_net.links.peer import parent_metadata
+from taskd_net.net.links.peer import parent_metadata
 from tests.cli.processes import Command
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, free_address, soon

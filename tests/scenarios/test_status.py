@@ -13,7 +13,7 @@ from taskd_net import Node
 from taskd_net.base.address import Address
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.states import State
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import document, healthy

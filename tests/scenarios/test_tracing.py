@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from taskd_net import Code
-from taskd_net.links.traced import TracedLink
+from taskd_net.net.links.traced import TracedLink
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, fast_links
 from tests.peers.stubs import pb

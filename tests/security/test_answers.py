@@ -9,7 +9,7 @@ import pytest
 from taskd_net.base.peer_limits import Limits
 from taskd_net.core.ready import Reason
 from taskd_net.core.router import ANSWERS_UNTAKEN
-from taskd_net.links.batched_kind import STREAM
+from taskd_net.net.links.batched_kind import STREAM
 from tests.peers.floods import SAYS, FloodingChild, FloodingParent, batch
 from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb, position

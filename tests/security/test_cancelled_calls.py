@@ -14,7 +14,7 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base import limits
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, service
 from taskd_net.observe.service import PROBE_SERVICE
 from tests.fuzz.garbage import resident

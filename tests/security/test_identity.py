@@ -37,7 +37,7 @@ def announcement(proxy: str, *path: str) -> bytes:
 
 async def batched(child: RawChild, address: str) -> tuple[Any, Any]:
     """Open the batched link with bare gRPC, like a manipulated child."""
-    from taskd_net.links.batched_kind import STREAM
+    from taskd_net.net.links.batched_kind import STREAM
 
     child.connect(address)
     assert (await child.register()).code == 0
@@ -69,8 +69,8 @@ async def test_child_that_sends_as_another(attacked: Bystanders, mesh: Mesh, src
 
 
 async def test_child_that_sends_as_another_on_the_fast_link(attacked: Bystanders) -> None:
-    from taskd_net.wire.batches import read_batch, write_batch
-    from taskd_net.wire.link_pb2 import Batch
+    from taskd_net.net.wire.batches import read_batch, write_batch
+    from taskd_net.net.wire.link_pb2 import Batch
 
     mgr = attacked.parent
     async with RawChild("Worker/0/0") as liar:
@@ -93,8 +93,8 @@ async def test_message_with_two_headers(mesh: Mesh) -> None:
 
     The batched link reads only the necessary fields, the four calls above it read all.
     """
-    from taskd_net.wire.batches import read_batch, write_batch
-    from taskd_net.wire.link_pb2 import Batch
+    from taskd_net.net.wire.batches import read_batch, write_batch
+    from taskd_net.net.wire.link_pb2 import Batch
 
     mgr = await mesh.mgr(links="tasknet")
     proxy = await mesh.proxy(0, mgr, links="batched")

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from taskd_net.base.codes import Code
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.ledger import Report
 from taskd_net.observe.status_codec import write_report
 from tests.peers.links import stream_metadata

@@ -16,11 +16,11 @@ from taskd_net.base.peer_limits import Limits
 from taskd_net.base.position import RANK_CHARS
 from taskd_net.core.allowance import Allowance
 from taskd_net.core.inbox import INBOX_BYTES
-from taskd_net.links.transfers import CALL_BYTES
-from taskd_net.transport.channel import METADATA_BYTES
-from taskd_net.transport.pending import PER_ADDRESS, PER_CONNECTION
-from taskd_net.wire.codec import UUID_CHARS
-from taskd_net.wire.requests import PATH_POSITIONS
+from taskd_net.net.joining.channel import METADATA_BYTES
+from taskd_net.net.joining.pending import PER_ADDRESS, PER_CONNECTION
+from taskd_net.net.links.transfers import CALL_BYTES
+from taskd_net.net.wire.codec import UUID_CHARS
+from taskd_net.net.wire.requests import PATH_POSITIONS
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, both_links, soon

@@ -22,8 +22,8 @@ def characters(mesh: Mesh) -> int:
 
 async def test_lines_about_unreadable_messages(mesh: Mesh) -> None:
     """20,000 of them in 100 batches; each was a line of the log."""
-    from taskd_net.wire.batches import write_batch
-    from taskd_net.wire.link_pb2 import Batch
+    from taskd_net.net.wire.batches import write_batch
+    from taskd_net.net.wire.link_pb2 import Batch
 
     mgr = await mesh.mgr()
     async with await Bystanders.beside(mesh, mgr) as bystanders, RawChild("Worker/0/0") as attacker:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Code, Position
-from taskd_net.links import peer as peers
-from taskd_net.wire import codec
+from taskd_net.net.links import peer as peers
+from taskd_net.net.wire import codec
 from tests.peers.links import LinkParent
 from tests.peers.mesh import Mesh
 from tests.peers.stubs import pb

@@ -13,7 +13,7 @@ from taskd_net import Code, Limits, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.base.states import State
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe import service as observe_service
 from taskd_net.observe.ledger import Record, Report

@@ -13,9 +13,9 @@ import pytest
 
 from taskd_net import Ack, Node, Position
 from taskd_net.cli.authority import Authority
-from taskd_net.tls.certificates import read
-from taskd_net.tls.credentials import ServerCredentials
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.credentials import ServerCredentials
+from taskd_net.net.tls.files import Tls
 from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, both_links, soon
 from tests.peers.parent import RawParent

@@ -13,10 +13,10 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base.address import Address
-from taskd_net.links.grpc_calls import unary_call
+from taskd_net.net.links.grpc_calls import unary_call
+from taskd_net.net.tls.files import Tls
+from taskd_net.net.wire import requests
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
-from taskd_net.tls.files import Tls
-from taskd_net.wire import requests
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, both_links, soon
 
@@ -153,7 +153,7 @@ async def test_certificates_that_are_not_valid_now(
     mgr = await mesh.mgr(tls=certificates.listening())
     old = Folder(tmp_path / "old", certificates.authority)
     old.issue(days=days)
-    monkeypatch.setattr("taskd_net.tls.certificates._check_dates", lambda *_: None)
+    monkeypatch.setattr("taskd_net.net.tls.certificates._check_dates", lambda *_: None)
     await stays_out(mesh, mgr, certificates, old.connecting(), "may not accept the certificate of this node")
     parent = await mesh.mgr(tls=old.listening())
     worker = await mesh.worker(0, 2, parent, tls=certificates.connecting(), join=False)
@@ -168,7 +168,7 @@ async def test_parent_with_the_certificate_of_a_leaf(
     """A Worker that listens and has been given host names is still no parent: its certificate is for clients alone."""
     leaf = Folder(tmp_path / "leaf", certificates.authority)
     leaf.issue("taskd://*/Worker/0/3", parent=False)
-    monkeypatch.setattr("taskd_net.tls.certificates._check_purpose", lambda *_: None)
+    monkeypatch.setattr("taskd_net.net.tls.certificates._check_purpose", lambda *_: None)
     impostor = await mesh.mgr(tls=leaf.listening())
     child = await mesh.worker(0, 2, impostor, tls=certificates.connecting(), join=False)
     await mesh.logged("join_failed", node=child.position)

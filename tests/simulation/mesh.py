@@ -41,9 +41,9 @@ from taskd_net.core.ready import (
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
-from taskd_net.links import peer as peers
-from taskd_net.links.batched import PROBED as BATCHED
-from taskd_net.links.tasknet import PROBED as TASKNET
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.batched import PROBED as BATCHED
+from taskd_net.net.links.tasknet import PROBED as TASKNET
 from tests.core.driven import Action, Answer, Arrival, Deliver, Driven, Forward
 from tests.simulation.original import OriginalRouter
 

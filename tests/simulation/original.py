@@ -20,7 +20,7 @@ from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.routes import LinkId
-from taskd_net.links import grpc_status
+from taskd_net.net.links import grpc_status
 from tests.core.driven import Action, Answer, Deliver, Forward, Reply
 
 INF = float("inf")

@@ -11,8 +11,8 @@ from hypothesis.strategies import DataObject
 from taskd_net.base.codes import Code
 from taskd_net.base.position import Position
 from taskd_net.core.frame import FOREIGN
-from taskd_net.links.batched import PROBED as BATCHED
-from taskd_net.links.tasknet import PROBED as TASKNET
+from taskd_net.net.links.batched import PROBED as BATCHED
+from taskd_net.net.links.tasknet import PROBED as TASKNET
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import destinations, missing_rank, receivers, trees
 

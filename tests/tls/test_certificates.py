@@ -20,8 +20,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from taskd_net import ConfigError, Node, NodeConfig
 from taskd_net.cli.authority import Authority, _builder, write
-from taskd_net.tls.certificates import read
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.files import Tls
 from tests.peers.certificates import DAY, Folder
 
 

@@ -8,8 +8,8 @@ import grpc.aio
 import pytest
 
 from taskd_net.core.names import CertificateName
-from taskd_net.tls.certificates import read
-from taskd_net.tls.credentials import ServerCredentials, channel_credentials, peer_names
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.credentials import ServerCredentials, channel_credentials, peer_names
 from tests.peers.certificates import Folder
 from tests.peers.mesh import soon
 

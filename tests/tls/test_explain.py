@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from taskd_net.base.address import Address
-from taskd_net.tls.explain import explain
+from taskd_net.net.tls.explain import explain
 
 NOWHERE = Address("127.0.0.1", 1)
 

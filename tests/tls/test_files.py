@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.tls.files import Tls, chosen
+from taskd_net.net.tls.files import Tls, chosen
 
 FILES = {"ca": "ca", "server_key": "k", "server_crt": "c", "client_key": "k", "client_crt": "c"}
 

@@ -17,8 +17,8 @@ import watchfiles
 
 from taskd_net.base.times import Times
 from taskd_net.cli.authority import Authority
-from taskd_net.tls.files import Tls
-from taskd_net.tls.rotation import Rotation
+from taskd_net.net.tls.files import Tls
+from taskd_net.net.tls.rotation import Rotation
 from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, soon
 

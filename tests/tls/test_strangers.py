@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.times import TIMES, Times
-from taskd_net.tls.strangers import Strangers, _address, peers_of
+from taskd_net.net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
@@ -42,7 +42,7 @@ def test_node_over_ipv6_is_no_stranger() -> None:
 
 
 def test_where_the_system_does_not_tell_nobody_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("taskd_net.tls.strangers._TABLES", (tmp_path / "nowhere",))
+    monkeypatch.setattr("taskd_net.net.tls.strangers._TABLES", (tmp_path / "nowhere",))
     assert list(peers_of(1)) == []
 
 

@@ -16,8 +16,8 @@ from taskd_net.base import limits
 from taskd_net.base.peer_limits import Limits
 from taskd_net.core.ready import Kind
 from taskd_net.core.topology import ROUTES_SLICE as SLICE
-from taskd_net.transport import announcements
-from taskd_net.wire.requests import write_announcement
+from taskd_net.net.joining import announcements
+from taskd_net.net.wire.requests import write_announcement
 from tests.core.invariants import check
 from tests.peers.child import RawChild
 from tests.peers.direct_child import DirectChild
@@ -251,7 +251,7 @@ async def test_stranger_is_refused_by_the_head_alone(mesh: Mesh, monkeypatch: py
     def read(_: object) -> None:
         raise AssertionError("the path is not looked at")
 
-    monkeypatch.setattr("taskd_net.wire.requests.Announcement.slices", read)
+    monkeypatch.setattr("taskd_net.net.wire.requests.Announcement.slices", read)
     async with RawChild("Proxy/7") as stranger:
         stranger.connect(mgr.address or "")
         assert (await stranger.announce("Worker/7/1")).code == Code.CLIENT_ERR

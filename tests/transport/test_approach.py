@@ -7,10 +7,10 @@ import pytest
 
 from taskd_net import Code, Node, NodeConfig, Position
 from taskd_net.base.address import Address
-from taskd_net.transport import approach as transport_approach
-from taskd_net.transport import join as transport_join
-from taskd_net.transport.approach import Approach, approach_of
-from taskd_net.transport.pending import PER_CONNECTION
+from taskd_net.net.joining import approach as transport_approach
+from taskd_net.net.joining import join as transport_join
+from taskd_net.net.joining.approach import Approach, approach_of
+from taskd_net.net.joining.pending import PER_CONNECTION
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
@@ -134,7 +134,7 @@ async def test_child_without_a_place_asks_less_often(mesh: Mesh, monkeypatch: py
         bounds.append(high)
         return low
 
-    monkeypatch.setattr("taskd_net.retry.chance.uniform", pause)
+    monkeypatch.setattr("taskd_net.net.retry.chance.uniform", pause)
     async with RawParent() as parent:
         parent.refuse["Register"] = int(Code.EXCEED_MAX_REGISTRY_NUM)
         worker = await mesh.worker(0, 0, parent.address, join=False)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from taskd_net.base import limits
-from taskd_net.transport.channel import channel_options, server_options
+from taskd_net.net.joining.channel import channel_options, server_options
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh
 

@@ -12,9 +12,9 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base.address import Address
-from taskd_net.links import peer as peers
-from taskd_net.links.kind import Failed, Kind, Opened, Unreachable, Way
-from taskd_net.transport.connecting import Connector, Stay
+from taskd_net.net.joining.connecting import Connector, Stay
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.kind import Failed, Kind, Opened, Unreachable, Way
 from tests.links import memory
 from tests.links.pipes import FakeNode
 from tests.peers.child import RawChild

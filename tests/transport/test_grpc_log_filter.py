@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from taskd_net.transport.grpc_log_filter import _RateLimit
+from taskd_net.net.joining.grpc_log_filter import _RateLimit
 
 
 def record(text: str) -> logging.LogRecord:

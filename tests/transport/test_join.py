@@ -7,10 +7,10 @@ import pytest
 
 from taskd_net import Code
 from taskd_net.core.links import UP
-from taskd_net.links import batched
-from taskd_net.links.peer import parent_metadata
-from taskd_net.retry import Backoff
-from taskd_net.transport import join
+from taskd_net.net.joining import join
+from taskd_net.net.links import batched
+from taskd_net.net.links.peer import parent_metadata
+from taskd_net.net.retry import Backoff
 from tests.peers.mesh import Mesh, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
@@ -30,7 +30,7 @@ async def test_fault_of_ours_does_not_keep_a_node_from_joining(mesh: Mesh, monke
     mesh.expected_errors.add("upstream_failed")
     mgr = await mesh.mgr()
     with monkeypatch.context() as patch:
-        patch.setattr("taskd_net.links.peer.of_parent", lambda _: 1 / 0)
+        patch.setattr("taskd_net.net.links.peer.of_parent", lambda _: 1 / 0)
         worker = await mesh.worker(0, 0, mgr, join=False)
         assert worker._joiner is not None
         counted: list[int] = []

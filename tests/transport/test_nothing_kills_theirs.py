@@ -20,23 +20,23 @@ from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready
-from taskd_net.links import peer as peers
-from taskd_net.links import registry
-from taskd_net.links.batched import BatchedLink
-from taskd_net.links.grpc_calls import GrpcRequests
-from taskd_net.links.kind import Opened
-from taskd_net.links.remote import remote_of
-from taskd_net.links.session import Session
-from taskd_net.links.tasknet import ToChild, ToParent
-from taskd_net.links.transfers import Transfers
+from taskd_net.net.joining.connecting import Connection, Stay
+from taskd_net.net.joining.join import Joiner
+from taskd_net.net.joining.serve import MeshServer
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links import registry
+from taskd_net.net.links.batched import BatchedLink
+from taskd_net.net.links.grpc_calls import GrpcRequests
+from taskd_net.net.links.kind import Opened
+from taskd_net.net.links.remote import remote_of
+from taskd_net.net.links.session import Session
+from taskd_net.net.links.tasknet import ToChild, ToParent
+from taskd_net.net.links.transfers import Transfers
+from taskd_net.net.retry import Backoff
+from taskd_net.net.wire import codec
+from taskd_net.net.wire.batches import write_batch
+from taskd_net.net.wire.link_pb2 import Batch
 from taskd_net.observe.service import NodeService
-from taskd_net.retry import Backoff
-from taskd_net.transport.connecting import Connection, Stay
-from taskd_net.transport.join import Joiner
-from taskd_net.transport.serve import MeshServer
-from taskd_net.wire import codec
-from taskd_net.wire.batches import write_batch
-from taskd_net.wire.link_pb2 import Batch
 from tests.links.pipes import FakeNode, FakePipe
 from tests.peers.original.forms import check_ack, check_message
 from tests.peers.original.upstream import LARGEST

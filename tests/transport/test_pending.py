@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.links.remote import Remote
-from taskd_net.transport.pending import Pending
+from taskd_net.net.joining.pending import Pending
+from taskd_net.net.links.remote import Remote
 from tests.peers.mesh import soon
 
 HERE = Remote("ipv4", "10.0.0.1", "1")

@@ -10,10 +10,10 @@ from taskd_net.core.links import Link
 from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Kind
 from taskd_net.core.router import Router
-from taskd_net.links.connections import Connections
-from taskd_net.links.peer import CONTRACT, Peer
-from taskd_net.links.remote import Caller, Remote, remote_of
-from taskd_net.transport.permissions import Permissions
+from taskd_net.net.joining.permissions import Permissions
+from taskd_net.net.links.connections import Connections
+from taskd_net.net.links.peer import CONTRACT, Peer
+from taskd_net.net.links.remote import Caller, Remote, remote_of
 from tests.links.pipes import frame
 
 # Two connections of one host, and one of another host.

@@ -13,17 +13,17 @@ from taskd_net.base.codes import Refusal
 from taskd_net.base.logger import get_logger
 from taskd_net.base.times import TIMES
 from taskd_net.core.links import UP
-from taskd_net.links import peer as peers
-from taskd_net.links.direct_acceptor import DirectAcceptor
-from taskd_net.links.kind import Failed, Unreachable
-from taskd_net.links.peer import joined_metadata
-from taskd_net.tls.certificates import read
-from taskd_net.tls.credentials import ServerCredentials
-from taskd_net.tls.strangers import peers_of
-from taskd_net.transport.connecting import Connector
-from taskd_net.transport.renewal import Renewal
-from taskd_net.wire import socket_frames
-from taskd_net.wire.socket_frames import write_accepted
+from taskd_net.net.joining.connecting import Connector
+from taskd_net.net.joining.renewal import Renewal
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.direct_acceptor import DirectAcceptor
+from taskd_net.net.links.kind import Failed, Unreachable
+from taskd_net.net.links.peer import joined_metadata
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.credentials import ServerCredentials
+from taskd_net.net.tls.strangers import peers_of
+from taskd_net.net.wire import socket_frames
+from taskd_net.net.wire.socket_frames import write_accepted
 from tests.peers.certificates import Folder
 from tests.peers.mesh import Mesh, both_links, fast_links, soon
 from tests.peers.parent import RawParent
@@ -256,7 +256,7 @@ async def test_link_is_not_renewed_over_a_lesser_kind_which_would_end_it(
         async def drops(*_: object) -> None:
             raise Unreachable("the firewall drops it")
 
-        firewall.setattr("taskd_net.links.direct_kind._connect", drops)
+        firewall.setattr("taskd_net.net.links.direct_kind._connect", drops)
         certificates.issue()
         await until(lambda: len(registered) > 2)
         assert (await soon(mgr.send("down", to=worker.position))).ok

@@ -17,10 +17,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from taskd_net import Code, Node
 from taskd_net.base.address import Address
-from taskd_net.links.kind import End
+from taskd_net.net.joining.standard import LIVENESS, Health
+from taskd_net.net.joining.streams import Streams
+from taskd_net.net.links.kind import End
 from taskd_net.observe.client import AskFailed, ask_health
-from taskd_net.transport.standard import LIVENESS, Health
-from taskd_net.transport.streams import Streams
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
 pytestmark = pytest.mark.oldest

@@ -12,13 +12,13 @@ import pytest
 from taskd_net import Code, Position
 from taskd_net.base.address import Address
 from taskd_net.core.links import UP
-from taskd_net.links.batched_kind import STREAM
-from taskd_net.links.grpc_calls import SERVICE
-from taskd_net.links.kind import End
+from taskd_net.net.joining.connecting import Connector
+from taskd_net.net.links.batched_kind import STREAM
+from taskd_net.net.links.grpc_calls import SERVICE
+from taskd_net.net.links.kind import End
+from taskd_net.net.retry import Backoff
+from taskd_net.net.wire import requests
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
-from taskd_net.retry import Backoff
-from taskd_net.transport.connecting import Connector
-from taskd_net.wire import requests
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, address_of, both_links, soon
 from tests.polling import asked_until, until
 

@@ -13,18 +13,18 @@ from taskd_net.base.times import TIMES, Times
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import VIOLATION_PAUSE_S, Link
 from taskd_net.core.ready import EndStream, Ready
-from taskd_net.links import peer as peers
-from taskd_net.links.batched_kind import STREAM
-from taskd_net.links.connections import Connections
-from taskd_net.links.grpc_calls import unary_call
-from taskd_net.links.kind import End
-from taskd_net.links.remote import Caller, remote_of
-from taskd_net.transport.pending import Pending
-from taskd_net.transport.permissions import Permissions
-from taskd_net.transport.streams import Streams
-from taskd_net.wire import codec, requests
-from taskd_net.wire.batches import write_batch
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.joining.pending import Pending
+from taskd_net.net.joining.permissions import Permissions
+from taskd_net.net.joining.streams import Streams
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.batched_kind import STREAM
+from taskd_net.net.links.connections import Connections
+from taskd_net.net.links.grpc_calls import unary_call
+from taskd_net.net.links.kind import End
+from taskd_net.net.links.remote import Caller, remote_of
+from taskd_net.net.wire import codec, requests
+from taskd_net.net.wire.batches import write_batch
+from taskd_net.net.wire.link_pb2 import Batch
 from tests.links.memory import MemoryLink, MemoryPipe
 from tests.links.pipes import FakeNode
 from tests.peers.child import RawChild

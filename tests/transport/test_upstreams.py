@@ -18,11 +18,11 @@ from taskd_net import Code
 from taskd_net.base import limits
 from taskd_net.base.address import Address
 from taskd_net.base.times import Times
-from taskd_net.links import registry
-from taskd_net.links.kind import Failed
-from taskd_net.retry import Backoff
-from taskd_net.transport.connecting import Connector
-from taskd_net.transport.join import Joiner, _Lost
+from taskd_net.net.joining.connecting import Connector
+from taskd_net.net.joining.join import Joiner, _Lost
+from taskd_net.net.links import registry
+from taskd_net.net.links.kind import Failed
+from taskd_net.net.retry import Backoff
 from tests.cli.processes import Command, Daemon, run
 from tests.faults.relay import Relay
 from tests.links.pipes import FakeNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from taskd_net.base.codes import Refusal
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.core.frame import Frame
-from taskd_net.wire import codec
+from taskd_net.net.wire import codec
 
 
 def read_known_frame(data: bytes, most: int = MESSAGE_BYTES) -> Frame:

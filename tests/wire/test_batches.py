@@ -15,10 +15,10 @@ from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.position import Position
 from taskd_net.core.acks import FAILURES_TOLD, Told
 from taskd_net.core.frame import Ack, Failure
-from taskd_net.links import batched
-from taskd_net.wire import batches, codec
-from taskd_net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
-from taskd_net.wire.link_pb2 import Batch, Branch, SpanContext
+from taskd_net.net.links import batched
+from taskd_net.net.wire import batches, codec
+from taskd_net.net.wire.batches import branch_of, read_batch, read_branches, read_spans, write_batch, write_span
+from taskd_net.net.wire.link_pb2 import Batch, Branch, SpanContext
 
 pytestmark = pytest.mark.oldest
 

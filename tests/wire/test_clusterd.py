@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from google.protobuf.message import Message
 
-from taskd_net.wire import datatrace_pb2, recover_pb2
-from taskd_net.wire import recover_pb2 as pb
+from taskd_net.net.wire import datatrace_pb2, recover_pb2
+from taskd_net.net.wire import recover_pb2 as pb
 
 pytestmark = pytest.mark.oldest
 
@@ -153,15 +153,15 @@ def test_every_field_has_its_bytes() -> None:
 
 def test_generated_files_have_names_of_their_own() -> None:
     """TaskD's own modules may be in the same process, whose pool of names is one."""
-    assert recover_pb2.DESCRIPTOR.name == "taskd_net/wire/recover.proto"
-    assert datatrace_pb2.DESCRIPTOR.name == "taskd_net/wire/datatrace.proto"
+    assert recover_pb2.DESCRIPTOR.name == "taskd_net/net/wire/recover.proto"
+    assert datatrace_pb2.DESCRIPTOR.name == "taskd_net/net/wire/datatrace.proto"
     assert not recover_pb2.DESCRIPTOR.services_by_name
 
 
 BOTH: Final = """
 import recover_pb2, datatrace_pb2
 from taskd_net.recover import pb
-from taskd_net.wire import datatrace_pb2 as ours
+from taskd_net.net.wire import datatrace_pb2 as ours
 for theirs, own in ((recover_pb2, pb), (datatrace_pb2, ours)):
     for name in theirs.DESCRIPTOR.message_types_by_name:
         assert getattr(theirs, name) is not getattr(own, name)

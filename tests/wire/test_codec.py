@@ -17,9 +17,9 @@ from taskd_net.base import position as position_module
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination
 from taskd_net.core.frame import Ack, Adapted, Frame
-from taskd_net.wire import codec
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.fields import varint
+from taskd_net.net.wire import codec
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.fields import varint
 from tests.wire.known import read_known_frame
 
 pytestmark = pytest.mark.oldest

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.wire import fields
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.fields import field_sizes, varint
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.wire import fields
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.fields import field_sizes, varint
+from taskd_net.net.wire.link_pb2 import Batch
 
 pytestmark = pytest.mark.oldest
 

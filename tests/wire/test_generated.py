@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from taskd_net.wire import tasknet_pb2
+from taskd_net.net.wire import tasknet_pb2
 
 pytestmark = pytest.mark.oldest
 
@@ -94,7 +94,7 @@ def test_generated_names_are_in_a_package_of_their_own() -> None:
     file = FileDescriptorProto()
     tasknet_pb2.DESCRIPTOR.CopyToProto(file)
     assert file.package == "taskd_net.wire"
-    assert file.name == "taskd_net/wire/tasknet.proto"
+    assert file.name == "taskd_net/net/wire/tasknet.proto"
     assert not file.service
 
 

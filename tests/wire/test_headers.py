@@ -10,9 +10,9 @@ from taskd_net import Code, Message, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination
 from taskd_net.core.frame import Flow
-from taskd_net.wire import codec, headers
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.fields import varint
+from taskd_net.net.wire import codec, headers
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.fields import varint
 
 pytestmark = pytest.mark.oldest
 

@@ -12,8 +12,8 @@ from taskd_net import Ack, Code, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.states import State
 from taskd_net.core.ready import Kind
-from taskd_net.wire import link_pb2
-from taskd_net.wire.link_requests import (
+from taskd_net.net.wire import link_pb2
+from taskd_net.net.wire.link_requests import (
     Announcing,
     Reply,
     Request,

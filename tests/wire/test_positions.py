@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from taskd_net import Position
 from taskd_net.base.position import REMEMBERED_CHARS
-from taskd_net.wire import positions
-from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire import positions
+from taskd_net.net.wire import tasknet_pb2 as pb
 
 pytestmark = pytest.mark.oldest
 

@@ -8,8 +8,8 @@ from taskd_net import Code, Message, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination
 from taskd_net.core.frame import Frame, Probe
-from taskd_net.wire import codec, probe_frames
-from taskd_net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire import codec, probe_frames
+from taskd_net.net.wire import tasknet_pb2 as pb
 from tests.wire.known import read_known_frame
 
 pytestmark = pytest.mark.oldest

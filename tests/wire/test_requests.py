@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from taskd_net import Code, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.core.topology import ROUTES_SLICE
-from taskd_net.wire import requests
-from taskd_net.wire import tasknet_pb2 as pb
-from taskd_net.wire.positions import read_position
-from taskd_net.wire.requests import HEAD_FIELDS, POSITION_BYTES, SHORT
+from taskd_net.net.wire import requests
+from taskd_net.net.wire import tasknet_pb2 as pb
+from taskd_net.net.wire.positions import read_position
+from taskd_net.net.wire.requests import HEAD_FIELDS, POSITION_BYTES, SHORT
 from tests.wire.test_codec import GOOD, NODES, TEXT, refusal_of, wire
 
 pytestmark = pytest.mark.oldest

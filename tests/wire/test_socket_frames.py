@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.base import limits
-from taskd_net.links import direct_socket
-from taskd_net.wire import socket_frames
-from taskd_net.wire.socket_frames import (
+from taskd_net.net.links import direct_socket
+from taskd_net.net.wire import socket_frames
+from taskd_net.net.wire.socket_frames import (
     HEAD,
     Buffers,
     FrameError,

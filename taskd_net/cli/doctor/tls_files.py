@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from taskd_net import ConfigError
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
-from taskd_net.tls.certificates import read
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.files import Tls
 
 if TYPE_CHECKING:
-    from taskd_net.tls.certificates import Pair
+    from taskd_net.net.tls.certificates import Pair
 
 SOON: Final = timedelta(days=7)
 """Time before the end of a certificate to replace it: a working week, for replacement by hand."""

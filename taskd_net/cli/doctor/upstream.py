@@ -13,12 +13,12 @@ from taskd_net.base.states import State
 from taskd_net.cli.branches import link_words
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
+from taskd_net.net.joining.connecting import TRIED_AGAIN
+from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import by_position, document
 from taskd_net.observe.identify import Found, Kind, identify
 from taskd_net.observe.probe_codec import About
-from taskd_net.tls.files import Tls
-from taskd_net.transport.connecting import TRIED_AGAIN
 
 CONNECT_S = 3.0
 """Seconds for a connection: the first packet may be lost, and is sent again after one."""

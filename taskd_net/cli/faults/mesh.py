@@ -25,9 +25,9 @@ from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
 from taskd_net.faults.events import FaultKind, Severity, read_event
-from taskd_net.free_position import tool_position
 from taskd_net.jobs.device_reports import DeviceReport, release_body
 from taskd_net.jobs.reporters import NODES_MOST
+from taskd_net.net.free_position import tool_position
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from taskd_net.base.untrusted import natural
+from taskd_net.net.wire import recover_pb2 as pb
 from taskd_net.sim.clusterd.messages import Order, Signal, StressOrder, SwitchOrder
 from taskd_net.sim.clusterd.round import OTHER, RETRYABLE
-from taskd_net.wire import recover_pb2 as pb
 
 _RANK_MOST: Final = 2**31 - 1
 

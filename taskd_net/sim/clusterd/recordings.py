@@ -25,6 +25,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from taskd_net.base.bounded_file import read_file
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import json_value
+from taskd_net.net.wire import recover_pb2 as pb
 from taskd_net.sim.clusterd.course import SECONDS, Wait
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.machine import Device, Machine
@@ -34,7 +35,6 @@ from taskd_net.sim.clusterd.scenario import Scenario
 from taskd_net.sim.clusterd.script import Script
 from taskd_net.sim.clusterd.service import Service
 from taskd_net.sim.clusterd.table import State
-from taskd_net.wire import recover_pb2 as pb
 
 FILE_BYTES: Final = 16 * 1024 * 1024
 FILE_S: Final = 5.0

@@ -12,6 +12,7 @@ import grpc
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from taskd_net.net.wire import datatrace_pb2, recover_pb2
 from taskd_net.sim.clusterd import orders
 from taskd_net.sim.clusterd.check import DOMAINS
 from taskd_net.sim.clusterd.course import Wait
@@ -35,7 +36,6 @@ from taskd_net.sim.clusterd.messages import (
     Unread,
 )
 from taskd_net.sim.clusterd.script import Script
-from taskd_net.wire import datatrace_pb2, recover_pb2
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Unary: TypeAlias = Callable[[Any, Context], Awaitable[Message]]

@@ -10,7 +10,7 @@ import pytest
 from taskd_net.cli.authority import Authority, write
 from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.doctor.tls_files import SOON, check
-from taskd_net.tls.files import Tls
+from taskd_net.net.tls.files import Tls
 
 DAY = timedelta(days=1)
 

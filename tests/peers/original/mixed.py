@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from taskd_net import NodeConfig, Position
 from taskd_net.core.links import UP
-from taskd_net.links.direct import DirectLink
+from taskd_net.net.links.direct import DirectLink
 from tests.peers.mesh import Mesh, WatchedNode, free_address
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.node import OriginalNode

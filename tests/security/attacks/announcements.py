@@ -12,10 +12,10 @@ import grpc.aio
 
 from taskd_net import Position
 from taskd_net.base.codes import Code
-from taskd_net.links import batched, tasknet
-from taskd_net.links import peer as peers
-from taskd_net.links.direct import NAME
-from taskd_net.wire.requests import write_announcement
+from taskd_net.net.links import batched, tasknet
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links.direct import NAME
+from taskd_net.net.wire.requests import write_announcement
 from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position

@@ -11,11 +11,11 @@ from typing import Any, Final
 from taskd_net.base.peer_limits import Limits
 from taskd_net.core.ready import Reason
 from taskd_net.core.router import ANSWERS_UNTAKEN
-from taskd_net.links import peer as peers
-from taskd_net.links import tasknet
-from taskd_net.wire.batches import BATCH_ANSWERS_READ
-from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.socket_frames import Kind as FrameKind
+from taskd_net.net.links import peer as peers
+from taskd_net.net.links import tasknet
+from taskd_net.net.wire.batches import BATCH_ANSWERS_READ
+from taskd_net.net.wire.link_pb2 import Batch
+from taskd_net.net.wire.socket_frames import Kind as FrameKind
 from tests.peers.direct_child import DirectChild
 from tests.peers.direct_parent import DirectParent, Line
 from tests.peers.floods import FloodingParent, batch, flood

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from itertools import count
 from typing import Final
 
-from taskd_net.wire.batches import BATCH_COUNTED_BYTES, DIRECT_BATCH_BYTES
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.wire.batches import BATCH_COUNTED_BYTES, DIRECT_BATCH_BYTES
+from taskd_net.net.wire.link_pb2 import Batch
 from tests.peers.links import LinkChild, LinkParent
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack, Strikes

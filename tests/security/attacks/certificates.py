@@ -9,8 +9,8 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
-from taskd_net.tls.certificates import read
-from taskd_net.tls.credentials import ServerCredentials
+from taskd_net.net.tls.certificates import read
+from taskd_net.net.tls.credentials import ServerCredentials
 from tests.peers.certificates import Folder
 from tests.peers.links import LinkParent
 from tests.security.attacks.attack import Attack

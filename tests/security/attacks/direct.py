@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, Self
 
-from taskd_net.links import direct_acceptor
-from taskd_net.wire import socket_frames
-from taskd_net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
+from taskd_net.net.links import direct_acceptor
+from taskd_net.net.wire import socket_frames
+from taskd_net.net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
 from tests.peers.direct_child import DirectChild
 from tests.peers.direct_parent import DirectParent
 from tests.security.attacks import batches, unread

@@ -15,12 +15,12 @@ from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 from taskd_net import Position
-from taskd_net.links import direct_requests, direct_socket
+from taskd_net.net.links import direct_requests, direct_socket
+from taskd_net.net.wire import batches
+from taskd_net.net.wire.link_pb2 import Batch
+from taskd_net.net.wire.requests import write_announcement
+from taskd_net.net.wire.socket_frames import Kind, write_frame
 from taskd_net.observe import service, status_codec
-from taskd_net.wire import batches
-from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.requests import write_announcement
-from taskd_net.wire.socket_frames import Kind, write_frame
 from tests.peers.direct_child import DirectChild
 from tests.peers.floods import batch
 from tests.security.attacks.attack import ALL_BYTES, Attack

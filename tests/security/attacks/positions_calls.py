@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import grpc.aio
 
 from taskd_net import Position
-from taskd_net.links import batched, tasknet
-from taskd_net.wire import batches
-from taskd_net.wire.link_pb2 import Batch
-from taskd_net.wire.requests import write_announcement
+from taskd_net.net.links import batched, tasknet
+from taskd_net.net.wire import batches
+from taskd_net.net.wire.link_pb2 import Batch
+from taskd_net.net.wire.requests import write_announcement
 from tests.peers.floods import batch
 from tests.peers.links import NO_LIMITS, LinkChild, stream_metadata
 from tests.peers.stubs import pb, position

@@ -12,7 +12,7 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base.states import State
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus

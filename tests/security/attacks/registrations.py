@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc.aio
 
-from taskd_net.transport.pending import PER_CONNECTION
+from taskd_net.net.joining.pending import PER_CONNECTION
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position
 from tests.security.attacks.attack import Attack

@@ -12,7 +12,7 @@ import grpc.aio
 
 from taskd_net import Code, Position
 from taskd_net.base.states import State
-from taskd_net.links.grpc_calls import STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import NodeStatus

@@ -9,8 +9,8 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net.base.limits import MESSAGE_BYTES
-from taskd_net.wire.batches import write_batch
-from taskd_net.wire.link_pb2 import Batch
+from taskd_net.net.wire.batches import write_batch
+from taskd_net.net.wire.link_pb2 import Batch
 from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
 from tests.peers.stubs import pb, position

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from taskd_net.base import limits
-from taskd_net.links.grpc_calls import SERVICE, STATUS_SERVICE
+from taskd_net.net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from tests.security.attacks.attack import ALL_BYTES, Attack
 from tests.security.bystander.stand import Stand
 from tests.security.http2 import Http2

@@ -13,14 +13,14 @@ import pytest
 from google.protobuf.message import Message
 
 from taskd_net.base.address import Address
+from taskd_net.net.wire import datatrace_pb2
+from taskd_net.net.wire import recover_pb2 as pb
 from taskd_net.recover import rpcs
 from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import run
 from taskd_net.sim.clusterd.desk import HEALTH_CHECKS_PER_S
 from taskd_net.sim.clusterd.reader import parse
 from taskd_net.sim.clusterd.run import Run
-from taskd_net.wire import datatrace_pb2
-from taskd_net.wire import recover_pb2 as pb
 from tests.peers.clusterd import RPCS
 
 JOB = "jobs: [{id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}]\n"

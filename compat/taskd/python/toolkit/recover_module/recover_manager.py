@@ -1,5 +1,6 @@
 """The client of ClusterD."""
 
+from taskd_net.net.wire import recover_pb2 as pb
 from taskd_net.recover import (
     DLRecoverManager,
     report_process_fault,
@@ -8,7 +9,6 @@ from taskd_net.recover import (
     report_stop_complete,
 )
 from taskd_net.recover.launcher import init_grpc_client
-from taskd_net.wire import recover_pb2 as pb
 
 __all__ = [
     "DLRecoverManager",

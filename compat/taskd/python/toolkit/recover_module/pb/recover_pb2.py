@@ -1,3 +1,3 @@
 """ClusterD's messages."""
 
-from taskd_net.wire.recover_pb2 import *  # noqa: F403 - generated
+from taskd_net.net.wire.recover_pb2 import *  # noqa: F403 - generated
