@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
     from taskd_net.base.peer_limits import Limits
     from taskd_net.base.position import Position, Role
-    from taskd_net.blocking import BlockingNode
-    from taskd_net.config import NodeConfig
     from taskd_net.core.decisions import Statistics
     from taskd_net.core.frame import Ack, Failure
     from taskd_net.net.retry import Retry
     from taskd_net.net.tls.files import Tls
     from taskd_net.net.wire.codec import Message
-    from taskd_net.node import Node
+    from taskd_net.node.blocking import BlockingNode
+    from taskd_net.node.config import NodeConfig
+    from taskd_net.node.node import Node
     from taskd_net.observe.probe_codec import Echo
     from taskd_net.observe.records import Mesh
 
@@ -137,7 +137,7 @@ _HOMES = {
         "start_taskd_manager",
         "start_taskd_worker",
     ),
-    "taskd_net.blocking": ("BlockingNode",),
+    "taskd_net.node.blocking": ("BlockingNode",),
     "taskd_net.base.codes": (
         "ArgumentError",
         "ArgumentTypeError",
@@ -149,11 +149,11 @@ _HOMES = {
         "NodeTimeout",
         "TaskdNetError",
     ),
-    "taskd_net.config": ("NodeConfig",),
+    "taskd_net.node.config": ("NodeConfig",),
     "taskd_net.core.decisions": ("Statistics",),
     "taskd_net.core.frame": ("Ack", "Failure"),
     "taskd_net.base.mesh_errors": ("MeshError", "NetworkError", "ReceiverError", "SenderError"),
-    "taskd_net.node": ("Node",),
+    "taskd_net.node.node": ("Node",),
     "taskd_net.observe.probe_codec": ("Echo",),
     "taskd_net.observe.records": ("Mesh",),
     "taskd_net.base.peer_limits": ("Limits",),

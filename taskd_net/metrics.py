@@ -19,7 +19,7 @@ from taskd_net.base.states import State
 from taskd_net.core.link_counters import LinkCounters
 from taskd_net.job_metrics import job_metrics
 from taskd_net.job_view import JobView
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Record

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from taskd_net.background import Background
+from taskd_net.node.background import Background
 
 USER = "a node"
 

@@ -13,8 +13,8 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Lost, Ready, Reason
 from taskd_net.core.replay import replay
-from taskd_net.driver import Driver
 from taskd_net.net.links.batched import BatchedLink
+from taskd_net.node.driver import Driver
 from tests.core.routers import frame
 from tests.links.pipes import FakePipe
 from tests.peers.mesh import Mesh, soon

@@ -11,7 +11,7 @@ import pytest
 from taskd_net.base.codes import NodeClosed
 from taskd_net.base.position import Position
 from taskd_net.net.wire.codec import Message
-from taskd_net.reading import Reading, Unreadable
+from taskd_net.node.reading import Reading, Unreadable
 
 MESSAGE = Message("u", "default", True, Position.proxy(7), Position.mgr(), 0, "")
 

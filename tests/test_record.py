@@ -12,7 +12,7 @@ import pytest
 from taskd_net import Node, NodeConfig
 from taskd_net.base.codes import ConfigError
 from taskd_net.core.replay import replay
-from taskd_net.driver import Driver
+from taskd_net.node.driver import Driver
 from tests.cli.processes import PATIENCE_S
 from tests.cli.small_disk import OnSmallDisk, needs_mounts
 

@@ -10,8 +10,8 @@ import pytest
 from taskd_net import ConfigError
 from taskd_net.base.peer_limits import Limits
 from taskd_net.base.schema import Kind, Setting, described, require_all, setting, settings_of
-from taskd_net.config import NodeConfig
 from taskd_net.net.tls.files import Tls
+from taskd_net.node.config import NodeConfig
 
 
 def declared(kind: Kind, default: object = None, **more: Any) -> Setting:

@@ -10,7 +10,7 @@ import pytest
 from taskd_net import Ack, ArgumentError, Code, Node, NodeClosed, NodeConfig, Position, Retry
 from taskd_net.base import limits
 from taskd_net.base.codes import ArgumentTypeError
-from taskd_net.sending import Sender
+from taskd_net.node.sending import Sender
 from tests.peers.mesh import Mesh, soon
 
 pytestmark = pytest.mark.timeout(180)

@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import Ack, ArgumentError, Code, Node, NodeConfig, Position, Retry
 from taskd_net.base import limits
-from taskd_net.window import Window, send_all
+from taskd_net.node.window import Window, send_all
 from tests.peers.mesh import Mesh, soon
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.oldest]

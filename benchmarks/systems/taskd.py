@@ -13,10 +13,10 @@ from functools import lru_cache
 from benchmarks.systems import DIRECT, OURS, OVER_TCP
 from benchmarks.systems.member import INBOX, SEND_S, Member, NotAcknowledged, Spec
 from taskd_net import Ack, Node, NodeConfig, Position, Role
-from taskd_net.blocking import BlockingNode
 from taskd_net.cli.memory import keep_freed_memory, leave_start_uncollected
 from taskd_net.net.links import direct_local
 from taskd_net.net.tls.files import Tls
+from taskd_net.node.blocking import BlockingNode
 
 JOIN_S = 60.0
 

@@ -50,11 +50,11 @@ from taskd_net.api.supervision import Supervisor, Times
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.waiting import taken
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
 from taskd_net.net.wire.codec import Message
-from taskd_net.node import Node
-from taskd_net.reading import Reading
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
+from taskd_net.node.node import Node
+from taskd_net.node.reading import Reading
 
 LOOK_S: Final = 1.0
 """Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""

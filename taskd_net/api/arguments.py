@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from taskd_net import sending
 from taskd_net.base import limits, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ArgumentError, ConfigError
@@ -20,6 +19,7 @@ from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.net.tls import files as tls_files
 from taskd_net.net.tls.files import Tls
+from taskd_net.node import sending
 
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601

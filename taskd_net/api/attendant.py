@@ -18,8 +18,8 @@ from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.base import threads
 from taskd_net.base.body import Body
 from taskd_net.base.codes import NodeError
-from taskd_net.blocking import BlockingNode
-from taskd_net.node import Node
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.node import Node
 
 BEAT_S: Final = 1.0
 """Seconds between two KEEP_ALIVEs of a Worker during a stress test, as TaskD's. A Mgr gives it up after 3 s."""

@@ -27,11 +27,11 @@ from taskd_net.base.schema import Group, Kind, settings_of
 from taskd_net.base.untrusted import shown
 from taskd_net.base.vocabulary import KEEP_ALIVE
 from taskd_net.base.waiting import taken
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
 from taskd_net.jobs.records import Record
 from taskd_net.manager.config import STATE_FILE, size
-from taskd_net.node import Node
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
+from taskd_net.node.node import Node
 from taskd_net.recover.place import PORT
 
 _TEXTS: Final = ("job_id", "plugin_dir", "fault_recover", "taskd_enable")

@@ -15,7 +15,7 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 from taskd_net.base import fork, limits, logs, threads, unfit
 from taskd_net.base.codes import ConfigError, NodeClosed, NodeError, TaskdNetError
 from taskd_net.base.logger import get_logger
-from taskd_net.blocking import BlockingNode, opened
+from taskd_net.node.blocking import BlockingNode, opened
 
 P = ParamSpec("P")
 T = TypeVar("T")

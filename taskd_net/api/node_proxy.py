@@ -22,14 +22,14 @@ from typing import Final
 
 from taskd_net.api import arguments
 from taskd_net.api.member import Refused, Slot, log
-from taskd_net.background import shared
 from taskd_net.base import threads, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
 from taskd_net.net.tls.files import Tls
+from taskd_net.node.background import shared
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
 from taskd_net.observe.identify import Found, Kind, identify
 
 LOCAL: Final = "LOCAL_PROXY_ENABLE"

@@ -9,7 +9,7 @@ from taskd_net.api.member import log
 from taskd_net.api.reporting import MGR, RETRY_S
 from taskd_net.base.body import Body
 from taskd_net.base.codes import describe
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 
 
 class Outbox:

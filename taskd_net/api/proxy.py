@@ -7,8 +7,8 @@ from typing import Final
 
 from taskd_net.api import arguments, node_proxy
 from taskd_net.api.member import documented
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
 
 slot: Final = node_proxy.slot
 

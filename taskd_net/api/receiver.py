@@ -13,9 +13,9 @@ from taskd_net.base.body import Body
 from taskd_net.base.limits import HANDLER_GRACE_S
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import natural
-from taskd_net.blocking import BlockingNode
 from taskd_net.net.wire.codec import Message
-from taskd_net.reading import Reading, Unreadable
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.reading import Reading, Unreadable
 
 _TERM_MOST: Final = 2**63 - 1
 

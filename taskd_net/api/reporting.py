@@ -21,10 +21,10 @@ from taskd_net.base.codes import describe
 from taskd_net.base.limits import STRESS_TEST_S, SWITCH_NIC_S
 from taskd_net.base.position import Position
 from taskd_net.base.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
-from taskd_net.blocking import BlockingNode
 from taskd_net.core.frame import Ack
 from taskd_net.net.retry import Retry, repeat
-from taskd_net.node import Node
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.node import Node
 
 RETRY_S: Final = 1.0
 """Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""

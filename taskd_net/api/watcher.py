@@ -13,14 +13,14 @@ from typing import Self
 from taskd_net.base import limits
 from taskd_net.base.codes import ArgumentError
 from taskd_net.base.untrusted import shown
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack
 from taskd_net.faults.events import read_event
 from taskd_net.jobs.device_reports import DeviceReport, release_body
 from taskd_net.net.free_position import tool_position
 from taskd_net.net.retry import Retry
 from taskd_net.net.tls.files import Tls
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
 
 
 class DeviceWatcher:

@@ -32,9 +32,9 @@ from taskd_net.base.vocabulary import (
     WORKER_COMMANDS,
     WORKER_REGISTERS,
 )
-from taskd_net.blocking import BlockingNode
-from taskd_net.config import NodeConfig
 from taskd_net.net.wire.codec import Message
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
 from taskd_net.profiling_domains import ProfilingSwitch
 from taskd_net.profiling_switch import LOOK_S, SwitchWatch
 

@@ -30,8 +30,8 @@ from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.manager import ManagerConfig
 from taskd_net.metrics import MetricsServer
+from taskd_net.node.reading import Reading
 from taskd_net.page import StatusPage
-from taskd_net.reading import Reading
 
 RELOAD_S: Final = 10.0
 """Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems

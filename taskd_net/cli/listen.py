@@ -22,7 +22,7 @@ from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, start_output
 from taskd_net.cli.unreached import explain
-from taskd_net.reading import Reading
+from taskd_net.node.reading import Reading
 
 
 @command(

@@ -13,7 +13,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.jobs.outbox import COMMAND_RETRY_S
 from taskd_net.jobs.traffic import Command
 from taskd_net.net.retry import Retry
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 
 _UNDELIVERED: Final = frozenset(
     (Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY, Code.NO_ROUTE, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED)

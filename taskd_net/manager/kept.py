@@ -13,7 +13,7 @@ from taskd_net.job_view import JobCounters, LeaderView
 from taskd_net.jobs.outbox import INFINITY
 from taskd_net.manager.config import ManagerConfig
 from taskd_net.manager.keeping import Keeping, Unshared
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 
 if TYPE_CHECKING:
     from taskd_net.etcd.leader import Leader

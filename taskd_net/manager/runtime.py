@@ -49,9 +49,9 @@ from taskd_net.manager.resets import OnReset
 from taskd_net.manager.views import counted, job_view
 from taskd_net.manager.watching import watch
 from taskd_net.net.wire.codec import Message
-from taskd_net.node import Node
+from taskd_net.node.node import Node
+from taskd_net.node.reading import Reading, Unreadable
 from taskd_net.profiling_switch import SwitchFile
-from taskd_net.reading import Reading, Unreadable
 
 if TYPE_CHECKING:
     from taskd_net.etcd.leader import Leader

@@ -21,7 +21,7 @@ from taskd_net.manager.kept import leader_of
 from taskd_net.manager.limits import ManagerLimits
 from taskd_net.manager.outlook import Outlook, Step
 from taskd_net.manager.runtime import Manager
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 
 REPLACED: Final = "standby: another Manager leads"
 

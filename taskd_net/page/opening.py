@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
-from taskd_net.node import Node
+from taskd_net.node.node import Node
 from taskd_net.page.looking import Looking
 from taskd_net.page.paces import PACES, Paces
 from taskd_net.page.recorder import Recorder

@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from taskd_net.background import shared
 from taskd_net.base import fork, threads
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ArgumentTypeError, NodeError, NodeForked
@@ -23,6 +22,7 @@ from taskd_net.jobs.open_faults import CONTINUE, EXIT, OpenFaults
 from taskd_net.jobs.orders import Orders
 from taskd_net.jobs.traffic import Call
 from taskd_net.net.wire import recover_pb2
+from taskd_net.node.background import shared
 from taskd_net.recover import reports, rpcs
 from taskd_net.recover.client import Client, ClusterdError
 from taskd_net.recover.codes import Code, describe

@@ -23,7 +23,7 @@ from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WOR
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
-from taskd_net.blocking import BlockingNode
+from taskd_net.node.blocking import BlockingNode
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian

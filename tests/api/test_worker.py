@@ -18,7 +18,7 @@ from taskd_net.api.worker import WorkerTimes
 from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.base.states import State
-from taskd_net.driver import Driver
+from taskd_net.node.driver import Driver
 from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
 
 pytestmark = pytest.mark.oldest

@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
 INTERRUPTED = """
     import faulthandler, random, signal, sys
-    from taskd_net import blocking
+    from taskd_net.node import blocking
     from taskd_net.api import worker
-    from taskd_net.background import shared
+    from taskd_net.node.background import shared
 
     class Interrupt(BaseException):
         pass

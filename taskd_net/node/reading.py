@@ -21,9 +21,9 @@ from typing import Final, Self
 
 from taskd_net.base.codes import NodeClosed, TaskdNetError
 from taskd_net.base.logger import get_logger
-from taskd_net.blocking import BlockingNode
 from taskd_net.net.wire.codec import Message
-from taskd_net.node import Node
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.node import Node
 
 _ENDS: Final = (NodeClosed, KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 """Errors that end a reader on purpose."""

@@ -13,10 +13,10 @@ from taskd_net.base.position import Position, destination
 from taskd_net.base.untrusted import shown
 from taskd_net.core.frame import Ack
 from taskd_net.core.uuids import Uuids
-from taskd_net.driver import Driver
 from taskd_net.net.links.answers import awaited
 from taskd_net.net.retry import Retry, require_retry
 from taskd_net.net.wire.codec import Message, write_message
+from taskd_net.node.driver import Driver
 
 
 class Sender:

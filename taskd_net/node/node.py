@@ -12,10 +12,10 @@ from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.lifecycle import Lifecycle
 from taskd_net.net.retry import Retry
 from taskd_net.net.wire.codec import Message, read_message
-from taskd_net.window import Window, send_all
+from taskd_net.node.lifecycle import Lifecycle
+from taskd_net.node.window import Window, send_all
 
 if TYPE_CHECKING:
     from taskd_net.observe.probe_codec import Echo

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Position
 from taskd_net.base.times import TIMES, Times
-from taskd_net.config import NodeConfig
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import (
@@ -32,6 +31,7 @@ from taskd_net.core.router import Router
 from taskd_net.core.routes import LinkId
 from taskd_net.net.links.large_writes import large_writes
 from taskd_net.net.links.session import Session, Tracer
+from taskd_net.node.config import NodeConfig
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from taskd_net.net.joining.absence import Absence
     from taskd_net.net.joining.join import Joiner
     from taskd_net.net.joining.serve import MeshServer
+    from taskd_net.node.record import Record
     from taskd_net.observe.view import View
-    from taskd_net.record import Record
 
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024
 """Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""
@@ -110,7 +110,7 @@ class Driver:
         if config.record is None:
             return router, None
         from taskd_net.core.replay import Recorder
-        from taskd_net.record import Record
+        from taskd_net.node.record import Record
 
         record = Record(config.record, self.log)
         Recorder(router, bounds, record.write, RECORD_CHARACTERS)

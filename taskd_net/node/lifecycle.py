@@ -6,22 +6,22 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from taskd_net import sending
 from taskd_net.base import fork, limits, standard_files, unfit
 from taskd_net.base.address import Address
 from taskd_net.base.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.base.times import TIMES, Times
-from taskd_net.config import AUTO, NodeConfig, require_config
-from taskd_net.driver import Driver
 from taskd_net.net.joining import grpc_threads
 from taskd_net.net.joining.absence import Absence
 from taskd_net.net.joining.join import Joiner
 from taskd_net.net.links import registry
 from taskd_net.net.links.grpc_calls import DRAIN_LOOK_S
 from taskd_net.net.retry import Backoff
+from taskd_net.node import sending
+from taskd_net.node.config import AUTO, NodeConfig, require_config
+from taskd_net.node.driver import Driver
+from taskd_net.node.sending import Sender, seconds
 from taskd_net.observe.reporter import Reporter
 from taskd_net.observe.view import View
-from taskd_net.sending import Sender, seconds
 
 if TYPE_CHECKING:
     from taskd_net.net.tls.rotation import Rotation

@@ -17,18 +17,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
-from taskd_net.background import shared
 from taskd_net.base import fork, limits, threads, unfit
 from taskd_net.base.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.base.position import Position, Role
 from taskd_net.base.waiting import taken
-from taskd_net.config import NodeConfig, require_config
 from taskd_net.core.decisions import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.net.retry import Retry
 from taskd_net.net.wire.codec import Message
-from taskd_net.node import Node
-from taskd_net.sending import seconds
+from taskd_net.node.background import shared
+from taskd_net.node.config import NodeConfig, require_config
+from taskd_net.node.node import Node
+from taskd_net.node.sending import seconds
 
 if TYPE_CHECKING:
     from taskd_net.observe.probe_codec import Echo
