@@ -10,7 +10,7 @@ from typing import TypeAlias
 from prometheus_client.samples import Sample
 
 from taskd_net import Node, NodeConfig
-from taskd_net.metrics import Collector
+from taskd_net.faces.metrics import Collector
 from tests.observe.jobs import IN_ETCD
 
 Exported: TypeAlias = dict[str, dict[str, set[str]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Node
-from taskd_net.job_metrics import job_metrics
+from taskd_net.faces.job_metrics import job_metrics
 from taskd_net.job_view import JobView
 from taskd_net.manager import ManagerConfig
 from tests.manager.cluster import agent, leaves, managed

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.metrics import Collector, MetricsServer
+from taskd_net.faces.metrics import Collector, MetricsServer
 from tests.metrics import samples
 from tests.peers.certificates import DAY, Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, free_address

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from taskd_net import ConfigError, side_port
+from taskd_net import ConfigError
 from taskd_net.base.address import Address
-from taskd_net.side_port import Event, Receive, Send, SidePort, _Gate, answer
+from taskd_net.faces import side_port
+from taskd_net.faces.side_port import Event, Receive, Send, SidePort, _Gate, answer
 from tests.page.test_serving import ended
 
 pytestmark = pytest.mark.oldest

@@ -28,10 +28,10 @@ from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.cli.settings import SETTINGS, refused
 from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
+from taskd_net.faces.metrics import MetricsServer
+from taskd_net.faces.page import StatusPage
 from taskd_net.manager import ManagerConfig
-from taskd_net.metrics import MetricsServer
 from taskd_net.node.reading import Reading
-from taskd_net.page import StatusPage
 
 RELOAD_S: Final = 10.0
 """Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems

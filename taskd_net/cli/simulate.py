@@ -50,7 +50,7 @@ def simulate(nodes: int, http_port: str, listen: str, pause: float, seed: int) -
       taskd-net simulate --nodes 64 --http-port 0 --pause 2
     """
     from taskd_net.demo.crowd import Crowd, Happening, allow_files
-    from taskd_net.page import StatusPage
+    from taskd_net.faces.page import StatusPage
 
     began = time.monotonic()
     if (limit := allow_files(nodes)) is not None:

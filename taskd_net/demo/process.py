@@ -24,8 +24,8 @@ from uuid import uuid4
 import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, Position
+from taskd_net.faces.page import StatusPage
 from taskd_net.net.retry import repeat
-from taskd_net.page import StatusPage
 
 LINE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one line, either way: far above a list of a thousand uuids."""

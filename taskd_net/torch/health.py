@@ -25,7 +25,7 @@ from taskd_net.base.codes import ConfigError, NodeError
 from taskd_net.base.logger import late_logger
 
 if TYPE_CHECKING:
-    from taskd_net.side_port import Event, Receive, Send, SidePort
+    from taskd_net.faces.side_port import Event, Receive, Send, SidePort
 
 log: Final = late_logger()
 
@@ -112,13 +112,13 @@ class HealthServer(HealthCheckServer):
         await port.close()
 
     def _open(self) -> SidePort:
-        from taskd_net.side_port import SidePort
+        from taskd_net.faces.side_port import SidePort
 
         listen = joined(os.environ.get("POD_IP") or ALL_ADDRESSES, "POD_IP", self._port, PORT)
         return SidePort(self._answer, Address.parse(listen, PORT), PORT).serve()
 
     async def _answer(self, scope: Event, _: Receive, send: Send) -> None:
-        from taskd_net.side_port import answer
+        from taskd_net.faces.side_port import answer
 
         if scope["path"] != PATH or scope["method"] not in ("GET", "HEAD"):
             await answer(send, 404, "text/plain", f"GET {PATH}\n".encode())

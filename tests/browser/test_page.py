@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
+from taskd_net.faces.page import panel
 from taskd_net.job_view import JobCounters
-from taskd_net.page import panel
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.observe.jobs import IN_ETCD, WHOLE

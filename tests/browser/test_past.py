@@ -11,8 +11,8 @@ from playwright.async_api import Browser, Page
 
 from taskd_net import Code
 from taskd_net.base.position import Position
-from taskd_net.page import StatusPage
-from taskd_net.page.paces import Paces
+from taskd_net.faces.page import StatusPage
+from taskd_net.faces.page.paces import Paces
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.cli.processes import Command, Daemon, run

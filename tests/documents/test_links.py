@@ -44,7 +44,7 @@ def test_anchors_are_headings() -> None:
 def test_documents_that_the_status_page_names_are_there() -> None:
     named = {
         each
-        for script in (ROOT / "taskd_net" / "page" / "face").glob("*.js")
+        for script in (ROOT / "taskd_net" / "faces" / "page" / "face").glob("*.js")
         for each in re.findall(r"\"(docs/[\w/-]+\.md)#([\w-]+)\"", script.read_text())
     }
     assert len(named) >= 5

@@ -35,6 +35,8 @@ from taskd_net.cli.group import group
 from taskd_net.core.acks import FAILURES_TOLD
 from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
+from taskd_net.faces.page.feed import Feed
+from taskd_net.faces.side_port import _Gate
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.remote import remote_of
 from taskd_net.net.wire import codec
@@ -55,8 +57,6 @@ from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.document import document
 from taskd_net.observe.ledger import Ledger, Report
 from taskd_net.observe.records import Mesh
-from taskd_net.page.feed import Feed
-from taskd_net.side_port import _Gate
 from tests.fuzz import devices, jobs, sockets
 from tests.fuzz.mesh import play
 from tests.fuzz.streams import from_child, from_parent

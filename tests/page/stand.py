@@ -8,11 +8,11 @@ from typing import Self
 from taskd_net.base.address import Address
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line
+from taskd_net.faces.page.app import PageApp
+from taskd_net.faces.page.feed import Feed
+from taskd_net.faces.side_port import SidePort
 from taskd_net.job_view import JobView
 from taskd_net.observe.history import History
-from taskd_net.page.app import PageApp
-from taskd_net.page.feed import Feed
-from taskd_net.side_port import SidePort
 from tests.page.meshes import Made
 
 

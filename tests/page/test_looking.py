@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskd_net.page.looking import Looking
-from taskd_net.page.paces import Paces
+from taskd_net.faces.page.looking import Looking
+from taskd_net.faces.page.paces import Paces
 from tests.peers.mesh import Mesh, WatchedNode
 
 pytestmark = pytest.mark.oldest

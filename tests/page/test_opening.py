@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.page import StatusPage
+from taskd_net.faces.page import StatusPage
 from tests.peers.mesh import Mesh
 
 pytestmark = pytest.mark.timeout(180)
@@ -47,7 +47,7 @@ async def test_without_the_extra_it_says_what_to_install(mesh: Mesh, monkeypatch
     for name in [name for name in sys.modules if name.split(".")[0] == "starlette"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette", None)
-    monkeypatch.delitem(sys.modules, "taskd_net.page.app", raising=False)
+    monkeypatch.delitem(sys.modules, "taskd_net.faces.page.app", raising=False)
     with pytest.raises(ConfigError, match=r"^http_port is 127\.0\.0\.1:0; .*pip install 'taskd-net\[page\]'"):
         await StatusPage(mgr).__aenter__()
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from taskd_net.faces.page import panel as page_panel
+from taskd_net.faces.page.panel import panel
 from taskd_net.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
-from taskd_net.page import panel as page_panel
-from taskd_net.page.panel import panel
 from tests.observe.jobs import WHOLE
 
 pytestmark = pytest.mark.oldest

@@ -12,9 +12,9 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base import limits
+from taskd_net.faces.page import StatusPage
+from taskd_net.faces.page.paces import Paces
 from taskd_net.observe import news
-from taskd_net.page import StatusPage
-from taskd_net.page.paces import Paces
 from tests.page.test_serving import GET, answer, connect
 from tests.peers.mesh import Mesh, soon
 from tests.polling import until

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from taskd_net.page import StatusPage
-from taskd_net.side_port import PortBounds
+from taskd_net.faces.page import StatusPage
+from taskd_net.faces.side_port import PortBounds
 from tests.peers.mesh import Mesh, soon
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]

@@ -9,9 +9,9 @@ from time import perf_counter
 from types import MappingProxyType
 
 from taskd_net.base.untrusted import json_line
+from taskd_net.faces.page.feed import Feed
+from taskd_net.faces.page.paces import PACES, Paces
 from taskd_net.node.node import Node
-from taskd_net.page.feed import Feed
-from taskd_net.page.paces import PACES, Paces
 
 
 class Looking:

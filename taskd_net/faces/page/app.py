@@ -12,8 +12,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
+from taskd_net.faces.page.shell import Shell
 from taskd_net.observe.status_codec import read_position
-from taskd_net.page.shell import Shell
 
 HEADERS: Final = (
     (b"cache-control", b"no-store"),

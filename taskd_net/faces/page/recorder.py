@@ -11,12 +11,12 @@ from time import perf_counter
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line
+from taskd_net.faces.page.paces import PACES, Paces
 from taskd_net.node.node import Node
 from taskd_net.observe import history
 from taskd_net.observe.history import History
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
-from taskd_net.page.paces import PACES, Paces
 
 
 class Recorder:

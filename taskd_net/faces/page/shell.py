@@ -65,7 +65,7 @@ class Shell:
 
 
 def _read(name: str) -> str:
-    return (resources.files("taskd_net.page") / "face" / name).read_text(encoding="utf-8")
+    return (resources.files("taskd_net.faces.page") / "face" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

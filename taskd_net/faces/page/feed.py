@@ -19,12 +19,12 @@ from taskd_net.base.codes import Refusal
 from taskd_net.base.expect import Expected
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, natural
+from taskd_net.faces.page.panel import panel
 from taskd_net.job_view import JobView
 from taskd_net.observe import history
 from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
-from taskd_net.page.panel import panel
 
 REMOVED: Final = 1000
 """Nodes that have left of which a browser can still be told; one that has missed more gets the whole tree again."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
+from taskd_net.faces.page.looking import Looking
+from taskd_net.faces.page.paces import PACES, Paces
+from taskd_net.faces.page.recorder import Recorder
 from taskd_net.node.node import Node
-from taskd_net.page.looking import Looking
-from taskd_net.page.paces import PACES, Paces
-from taskd_net.page.recorder import Recorder
 
 if TYPE_CHECKING:
-    from taskd_net.side_port import PortBounds, SidePort
+    from taskd_net.faces.side_port import PortBounds, SidePort
 
 
 class StatusPage:
@@ -55,8 +55,8 @@ class StatusPage:
             ConfigError: the address cannot be bound, or the extra `page` is not installed.
         """
         try:
-            from taskd_net.page.app import PageApp
-            from taskd_net.side_port import SidePort
+            from taskd_net.faces.page.app import PageApp
+            from taskd_net.faces.side_port import SidePort
         except ModuleNotFoundError as error:
             text = f"http_port is {self._listen}; a status page needs {error.name}: pip install 'taskd-net[page]'"
             raise ConfigError(text) from None

@@ -17,7 +17,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Role
 from taskd_net.base.states import State
 from taskd_net.core.link_counters import LinkCounters
-from taskd_net.job_metrics import job_metrics
+from taskd_net.faces.job_metrics import job_metrics
 from taskd_net.job_view import JobView
 from taskd_net.node.node import Node
 from taskd_net.observe import status_codec as wire
@@ -29,7 +29,7 @@ from taskd_net.version import __version__
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from taskd_net.side_port import Event, Receive, Send, SidePort
+    from taskd_net.faces.side_port import Event, Receive, Send, SidePort
 
 KEEP_S: Final = 1.0
 """Seconds for which one scrape answers all that ask: Prometheus asks every 15 s, and a Mgr with 5,000 children is busy
@@ -218,7 +218,7 @@ class MetricsServer:
         try:
             from prometheus_client import CollectorRegistry, ProcessCollector
 
-            from taskd_net.side_port import SidePort
+            from taskd_net.faces.side_port import SidePort
         except ImportError as error:
             text = f"metrics_port is {self._listen}; metrics need {error.name}: pip install 'taskd-net[metrics]'"
             raise ConfigError(text) from error
@@ -253,7 +253,7 @@ class MetricsServer:
     async def _answer(self, scope: Event, _: Receive, send: Send) -> None:
         from prometheus_client import CONTENT_TYPE_LATEST
 
-        from taskd_net.side_port import answer
+        from taskd_net.faces.side_port import answer
 
         if scope["method"] not in ("GET", "HEAD"):
             await answer(send, 405, "text/plain", b"")
