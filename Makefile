@@ -36,8 +36,8 @@ STATE = ledger document job_document rates series events history
 AGENT = agent_messages duties plans supervision
 # The launcher without a Manager.
 RESET = machine reset
-CORE = taskd_net.core taskd_net.jobs taskd_net.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.mesh_errors taskd_net.base.states taskd_net.base.expect $(STATE:%=taskd_net.observe.%) \
-  $(AGENT:%=taskd_net.api.%) $(RESET:%=taskd_net.mindspore.%)
+CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.mesh_errors taskd_net.base.states taskd_net.base.expect $(STATE:%=taskd_net.observe.%) \
+  $(AGENT:%=taskd_net.job.api.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)

@@ -19,10 +19,10 @@ from benchmarks.measures import Bench
 from benchmarks.systems import OURS
 from taskd_net import Node, NodeConfig, Position
 from taskd_net.base.vocabulary import RESTART_ALL
-from taskd_net.faults import editions
-from taskd_net.faults.events import FaultEvent, FaultKind
-from taskd_net.faults.rules import CODES_FILE, POLL_FILE
-from taskd_net.jobs.device_reports import DeviceReport
+from taskd_net.job.decide.device_reports import DeviceReport
+from taskd_net.job.faults import editions
+from taskd_net.job.faults.events import FaultEvent, FaultKind
+from taskd_net.job.faults.rules import CODES_FILE, POLL_FILE
 
 EVENTS: Final = 500
 CHANGES: Final = 30

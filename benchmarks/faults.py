@@ -11,12 +11,12 @@ from typing import Final
 from benchmarks.fault_mesh import in_mesh
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
-from taskd_net.faults import editions
-from taskd_net.faults.events import FaultEvent, FaultKind
-from taskd_net.faults.levels import FaultType, Mode
-from taskd_net.faults.policy import FaultPolicy
-from taskd_net.faults.reading import read_rules
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, FaultRules
+from taskd_net.job.faults import editions
+from taskd_net.job.faults.events import FaultEvent, FaultKind
+from taskd_net.job.faults.levels import FaultType, Mode
+from taskd_net.job.faults.policy import FaultPolicy
+from taskd_net.job.faults.reading import read_rules
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, FaultRules
 
 CODES: Final = 800
 RULES: Final = 60

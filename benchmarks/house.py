@@ -36,12 +36,12 @@ LEFT_OUT: Final = (
     "cli/clusterd_sim.py",
     "cli/simulate.py",
     # The modules that serve the import paths of TaskD and Elastic-Agent alone.
-    "api/elastic.py",
-    "api/group_info.py",
-    "api/run_log.py",
-    "api/validators.py",
-    "recover/elastic.py",
-    "recover/stub.py",
+    "job/api/elastic.py",
+    "job/api/group_info.py",
+    "job/api/run_log.py",
+    "job/api/validators.py",
+    "job/clusterd/elastic.py",
+    "job/clusterd/stub.py",
     "torch/elastic.py",
 )
 """Files that are no part of the figures, as patterns below the package."""

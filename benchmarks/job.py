@@ -22,8 +22,8 @@ from benchmarks.processes import ROOT
 from benchmarks.systems import OURS
 from taskd_net.base.environment import wanted
 from taskd_net.base.vocabulary import EXIT, RESTART_ALL
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
 
 REST_S: Final = 8.0
 """Seconds of a measurement of CPU time."""

@@ -23,7 +23,7 @@ from taskd_net.base.vocabulary import (
     STATUS,
     WORKER_REGISTERS,
 )
-from taskd_net.jobs.events import Reported
+from taskd_net.job.decide.events import Reported
 
 AGENTS: Final = 1000
 WORKERS: Final = 8

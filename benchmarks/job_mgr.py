@@ -21,8 +21,8 @@ from benchmarks.job_crowd import AGENTS, WORKERS, reports
 from taskd_net import Node, NodeConfig
 from taskd_net.base.vocabulary import FAULT, STATUS
 from taskd_net.core.frame import Ack
-from taskd_net.jobs.events import DeviceEvent, Event, FaultFiles, Reported, Signal
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.decide.events import DeviceEvent, Event, FaultFiles, Reported, Signal
+from taskd_net.job.manager import Manager, ManagerConfig
 
 
 class TimedManager(Manager):

@@ -25,10 +25,10 @@ from typing import Final
 import taskd_net
 from benchmarks.job_crowd import Agent
 from taskd_net import Node, NodeConfig, Position
-from taskd_net.faults.events import FaultEvent, FaultKind
-from taskd_net.faults.rules import CODES_FILE
-from taskd_net.jobs.device_reports import DeviceReport
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.decide.device_reports import DeviceReport
+from taskd_net.job.faults.events import FaultEvent, FaultKind
+from taskd_net.job.faults.rules import CODES_FILE
+from taskd_net.job.manager import Manager, ManagerConfig
 
 PACKAGE: Final = str(Path(taskd_net.__file__).parent) + os.sep
 WALKS: Final = 8

@@ -14,7 +14,23 @@ from taskd_net.base.exports import late
 from taskd_net.version import __version__
 
 if TYPE_CHECKING:
-    from taskd_net.api import (
+    from taskd_net.base.codes import (
+        ArgumentError,
+        ArgumentTypeError,
+        Code,
+        ConfigError,
+        NodeClosed,
+        NodeError,
+        NodeForked,
+        NodeTimeout,
+        TaskdNetError,
+    )
+    from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
+    from taskd_net.base.peer_limits import Limits
+    from taskd_net.base.position import Position, Role
+    from taskd_net.core.decisions import Statistics
+    from taskd_net.core.frame import Ack, Failure
+    from taskd_net.job.api import (
         Body,
         Command,
         DeviceWatcher,
@@ -35,22 +51,6 @@ if TYPE_CHECKING:
         start_taskd_manager,
         start_taskd_worker,
     )
-    from taskd_net.base.codes import (
-        ArgumentError,
-        ArgumentTypeError,
-        Code,
-        ConfigError,
-        NodeClosed,
-        NodeError,
-        NodeForked,
-        NodeTimeout,
-        TaskdNetError,
-    )
-    from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
-    from taskd_net.base.peer_limits import Limits
-    from taskd_net.base.position import Position, Role
-    from taskd_net.core.decisions import Statistics
-    from taskd_net.core.frame import Ack, Failure
     from taskd_net.net.retry import Retry
     from taskd_net.net.tls.files import Tls
     from taskd_net.net.wire.codec import Message
@@ -116,7 +116,7 @@ def __dir__() -> list[str]:
 
 
 _HOMES = {
-    "taskd_net.api": (
+    "taskd_net.job.api": (
         "Body",
         "Command",
         "DeviceWatcher",

@@ -57,7 +57,7 @@ IMPORTED: Final = (
     "taskd_net.observe.service",
     "taskd_net.net.links.direct_acceptor",
     "taskd_net.net.joining.serve",
-    "taskd_net.manager.keeping",
+    "taskd_net.job.manager.keeping",
     "tests.faults.member",
 )
 """Beside their imports, those that a node and its commands make later."""

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, NodeTimeout
-from taskd_net.api import destroy_taskd_worker, init_taskd_worker, send_to_manager
 from taskd_net.base import handlers
 from taskd_net.base.logger import get_logger
+from taskd_net.job.api import destroy_taskd_worker, init_taskd_worker, send_to_manager
 
 SOON = 10.0
 

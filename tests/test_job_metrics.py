@@ -6,8 +6,8 @@ import pytest
 
 from taskd_net import Node
 from taskd_net.faces.job_metrics import job_metrics
-from taskd_net.job_view import JobView
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.observe.job_view import JobView
 from tests.manager.cluster import agent, leaves, managed
 from tests.metrics import samples
 from tests.observe.jobs import AT, IN_ETCD, WHOLE

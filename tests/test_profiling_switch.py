@@ -10,11 +10,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import profiling_switch
 from taskd_net.base.bounded_file import Content, read_file
 from taskd_net.base.codes import ArgumentError
-from taskd_net.jobs.events import ProfilingSwitch
-from taskd_net.profiling_switch import REST_S, SWITCH_BYTES, SwitchFile, SwitchWatch, read_switch
+from taskd_net.job import profiling_switch
+from taskd_net.job.decide.events import ProfilingSwitch
+from taskd_net.job.profiling_switch import REST_S, SWITCH_BYTES, SwitchFile, SwitchWatch, read_switch
 
 pytestmark = pytest.mark.oldest
 

@@ -147,7 +147,7 @@ ELSEWHERE = {
     **{f"demo/recovery/{name}.py": {"json.loads"} for name in ("manager", "stage")},
     **{f"demo/training/{name}.py": {"json.loads"} for name in ("manager", "stage")},
     # The pipe between this package's own two processes, in one of which each module costs memory.
-    "recover/mindio_process.py": {"json.loads"},
+    "job/clusterd/mindio_process.py": {"json.loads"},
     # A record is a file of the node's own, and no node reads it: it is repeated by whoever looks into a fault.
     "core/replay.py": {"json.loads"},
 }

@@ -15,12 +15,12 @@ import uvloop
 
 from benchmarks.training.timeline import RANKS
 from taskd_net import Node, NodeConfig
-from taskd_net.jobs.plugins import AnyPlugin, built_in
-from taskd_net.jobs.plugins.actions import RECOVERY
-from taskd_net.jobs.plugins.plugin import Progress, Recovery
-from taskd_net.jobs.plugins.rounds import begin_round
-from taskd_net.jobs.snapshot import Snapshot
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.decide.plugins import AnyPlugin, built_in
+from taskd_net.job.decide.plugins.actions import RECOVERY
+from taskd_net.job.decide.plugins.plugin import Progress, Recovery
+from taskd_net.job.decide.plugins.rounds import begin_round
+from taskd_net.job.decide.snapshot import Snapshot
+from taskd_net.job.manager import Manager, ManagerConfig
 
 
 @dataclass

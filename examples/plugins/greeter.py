@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from taskd_net.jobs.plugins import Plugin, Progress
-from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.job.decide.plugins import Plugin, Progress
+from taskd_net.job.decide.snapshot import Snapshot
 
 
 @dataclass

@@ -30,7 +30,7 @@ from taskd_net.cli.signals import stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.faces.metrics import MetricsServer
 from taskd_net.faces.page import StatusPage
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.manager import ManagerConfig
 from taskd_net.node.reading import Reading
 
 RELOAD_S: Final = 10.0
@@ -186,7 +186,9 @@ class Daemon:
             await node.start()
             open_now.push_async_callback(node.close)
             if self._manager is not None:
-                from taskd_net.manager import Succession  # the largest of all imports, which a plain Mgr does without
+                from taskd_net.job.manager import (
+                    Succession,  # the largest of all imports, which a plain Mgr does without
+                )
 
                 starting = asyncio.create_task(open_now.enter_async_context(Succession(node, self._manager)))
                 either: list[asyncio.Future[Any]] = [starting, stop]

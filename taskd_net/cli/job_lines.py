@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
-from taskd_net import job_view
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import Code
 from taskd_net.cli.branches import Line, duration, names
+from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import SILENT, TROUBLE
 from taskd_net.observe.status_codec import read_position

@@ -33,7 +33,7 @@ from taskd_net.base.schema import (
 )
 from taskd_net.cli import config_file, contexts
 from taskd_net.cli.options import Defaults, Origin, SettingOption, place
-from taskd_net.manager.config import STATE_FILE, ManagerConfig, size
+from taskd_net.job.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.net.tls.files import NAMES, Tls, chosen
 
 _log: Final = partial(setting, reload=Reload.SIGHUP, group=Group.LOG)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from taskd_net.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView, LeaderView
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -18,10 +18,10 @@ from taskd_net.base.position import Role
 from taskd_net.base.states import State
 from taskd_net.core.link_counters import LinkCounters
 from taskd_net.faces.job_metrics import job_metrics
-from taskd_net.job_view import JobView
 from taskd_net.node.node import Node
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.document import document
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
 from taskd_net.version import __version__

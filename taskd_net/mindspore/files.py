@@ -13,8 +13,8 @@ from typing import Final, Self
 from taskd_net.base import threads
 from taskd_net.base.bounded_file import read_file
 from taskd_net.base.logger import late_logger
-from taskd_net.manager.changed_file import FILE_BYTES, READ_S
-from taskd_net.manager.config import RESET_FILE
+from taskd_net.job.manager.changed_file import FILE_BYTES, READ_S
+from taskd_net.job.manager.config import RESET_FILE
 from taskd_net.mindspore.machine import Files
 
 log: Final = late_logger()

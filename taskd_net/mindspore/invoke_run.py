@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from taskd_net.api import arguments
-from taskd_net.api.agent import RANK_VARIABLE
-from taskd_net.api.member import log_file
-from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
-from taskd_net.api.pytorch import PyTorchWorkers
+from taskd_net.job.api import arguments
+from taskd_net.job.api.agent import RANK_VARIABLE
+from taskd_net.job.api.member import log_file
+from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
+from taskd_net.job.api.pytorch import PyTorchWorkers
+from taskd_net.job.clusterd.controller import Controller
+from taskd_net.job.clusterd.launcher import Clusterd
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times
 from taskd_net.mindspore.plugin import ranks_of_node
 from taskd_net.mindspore.settings import times_of_environment
-from taskd_net.recover.controller import Controller
-from taskd_net.recover.launcher import Clusterd
 
 RECOVERS: Final = "ELASTIC_PROCESS_RECOVER_ENABLE"
 FRAMEWORK: Final = "PyTorch"

@@ -6,16 +6,16 @@ import threading
 import time
 from typing import Final, assert_never
 
-from taskd_net.api import plans
-from taskd_net.api.agent_events import Looked
-from taskd_net.api.failed_calls import FailedCalls
-from taskd_net.api.member import by_signal
-from taskd_net.api.operators import LocalWorkers
-from taskd_net.api.plans import Call, Leave, Look
 from taskd_net.base.logger import late_logger
+from taskd_net.job.api import plans
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.failed_calls import FailedCalls
+from taskd_net.job.api.member import by_signal
+from taskd_net.job.api.operators import LocalWorkers
+from taskd_net.job.api.plans import Call, Leave, Look
+from taskd_net.job.clusterd.launcher import Clusterd
 from taskd_net.mindspore.files import Paths, Reader
 from taskd_net.mindspore.machine import Action, Machine, Note, Seen, StartController, Times
-from taskd_net.recover.launcher import Clusterd
 
 log: Final = late_logger()
 

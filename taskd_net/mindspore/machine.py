@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from taskd_net.api.agent_events import Looked
-from taskd_net.api.plans import AskToEnd, Call, KillAll, KillRanks, Leave, StartAll, StartRanks
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.plans import AskToEnd, Call, KillAll, KillRanks, Leave, StartAll, StartRanks
 from taskd_net.mindspore import reset as files
 from taskd_net.mindspore.reset import Reset, Status
 

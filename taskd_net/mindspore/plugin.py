@@ -6,22 +6,22 @@ import os
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from taskd_net.api import arguments
-from taskd_net.api.agent import MGR_VARIABLE, RANK_VARIABLE
-from taskd_net.api.member import Refused, log_file
-from taskd_net.api.mindspore import MindSporeWorkers
-from taskd_net.api.node_proxy import AgentsProxy
-from taskd_net.api.operators import START_WORKER_LIST, Operators
-from taskd_net.api.scheduler import end_scheduler
-from taskd_net.api.worker import UPSTREAM
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import late_logger
+from taskd_net.job.api import arguments
+from taskd_net.job.api.agent import MGR_VARIABLE, RANK_VARIABLE
+from taskd_net.job.api.member import Refused, log_file
+from taskd_net.job.api.mindspore import MindSporeWorkers
+from taskd_net.job.api.node_proxy import AgentsProxy
+from taskd_net.job.api.operators import START_WORKER_LIST, Operators
+from taskd_net.job.api.scheduler import end_scheduler
+from taskd_net.job.api.worker import UPSTREAM
+from taskd_net.job.clusterd.controller import Controller
+from taskd_net.job.clusterd.launcher import Clusterd
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times
 from taskd_net.mindspore.settings import times_of_environment
-from taskd_net.recover.controller import Controller
-from taskd_net.recover.launcher import Clusterd
 
 log: Final = late_logger()
 
@@ -59,7 +59,7 @@ class MSRunPlugin:
         Args:
             operator: `KILL_WORKER`, `START_ALL_WORKER`, `MONITOR`, or `START_WORKER_LIST`, without which no rank is
                 restarted alone.
-            func: the function; see `taskd_net.api.mindspore`.
+            func: the function; see `taskd_net.job.api.mindspore`.
 
         Raises:
             ConfigError: an operator of another name, or nothing that can be called.

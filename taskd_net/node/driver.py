@@ -36,11 +36,11 @@ from taskd_net.node.config import NodeConfig
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from taskd_net.job_view import JobView
     from taskd_net.net.joining.absence import Absence
     from taskd_net.net.joining.join import Joiner
     from taskd_net.net.joining.serve import MeshServer
     from taskd_net.node.record import Record
+    from taskd_net.observe.job_view import JobView
     from taskd_net.observe.view import View
 
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024

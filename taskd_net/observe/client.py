@@ -11,13 +11,13 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import Refusal, TaskdNetError
 from taskd_net.base.position import Position
 from taskd_net.base.states import State
-from taskd_net.job_view import JobView
 from taskd_net.net.joining.channel import channel_to
 from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import read_job
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.records import Mesh
 from taskd_net.observe.service import JOB_SERVICE, PROBE_SERVICE

@@ -9,7 +9,8 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError, Message
 
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.job_view import (
+from taskd_net.net.wire import job_pb2
+from taskd_net.observe.job_view import (
     AgentView,
     ClusterdView,
     DecisionView,
@@ -20,7 +21,6 @@ from taskd_net.job_view import (
     MessageView,
     StreamView,
 )
-from taskd_net.net.wire import job_pb2
 
 TEXT_CHARS: Final = 512
 """Characters of each text in the state of a job that is sent to a caller: a plugin's texts have no bound of their own.

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from taskd_net.job_view import ETCD_SCHEME, OWN, AgentView, ClusterdView, DecisionView, DeviceView, JobView, LeaderView
 from taskd_net.observe.document import Document
+from taskd_net.observe.job_view import (
+    ETCD_SCHEME,
+    OWN,
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    DeviceView,
+    JobView,
+    LeaderView,
+)
 
 FAULTY: Final = "faulty"
 EXITED: Final = "exited"

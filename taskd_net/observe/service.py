@@ -23,7 +23,6 @@ from taskd_net.base.states import State
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
-from taskd_net.job_view import JobView
 from taskd_net.net.links.grpc_calls import GONE, STATUS_SERVICE, Context, caller_of
 from taskd_net.net.links.remote import Caller, Remote
 from taskd_net.net.links.session import Host
@@ -31,6 +30,7 @@ from taskd_net.net.links.turns import Turns
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import write_job
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import About, Echo, Series
 from taskd_net.observe.prober import Prober, one_node
 from taskd_net.observe.shared_answer import SharedAnswer

@@ -5,7 +5,7 @@ An import raises `UnsupportedTorch` where the installed torch lacks a name that 
 `rejoin` is for training scripts: their processes stay when a rank is replaced.
 """
 
-from taskd_net.api.worker import join_early
+from taskd_net.job.api.worker import join_early
 
 join_early()  # while torch is imported
 

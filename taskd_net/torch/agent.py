@@ -1,4 +1,4 @@
-"""torch's elastic agent under TaskD's Manager: TaskD's loop (`taskd_net.api.agent`) around torch's own functions."""
+"""torch's elastic agent under TaskD's Manager: TaskD's loop (`taskd_net.job.api.agent`) around torch's own functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.distributed.elastic.agent.server import RunResult, WorkerGroup, Worke
 from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 
-from taskd_net.api import agent as api_agent
-from taskd_net.api import init_taskd_agent, node_proxy, register_func, start_taskd_agent
-from taskd_net.api.agent import RANK_VARIABLE
-from taskd_net.api.arguments import server_rank
-from taskd_net.api.member import Refused, Slot
-from taskd_net.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
+from taskd_net.job.api import agent as api_agent
+from taskd_net.job.api import init_taskd_agent, node_proxy, register_func, start_taskd_agent
+from taskd_net.job.api.agent import RANK_VARIABLE
+from taskd_net.job.api.arguments import server_rank
+from taskd_net.job.api.member import Refused, Slot
+from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes

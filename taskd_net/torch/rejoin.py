@@ -22,9 +22,14 @@ from typing import Any, Final, TypeVar
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore
 
-from taskd_net.api import arguments
-from taskd_net.api.reporting import REGISTER_EVERY_S
-from taskd_net.api.worker import (
+from taskd_net.base.codes import ArgumentTypeError, TaskdNetError
+from taskd_net.base.logger import late_logger
+from taskd_net.base.untrusted import natural, shown
+from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
+from taskd_net.base.waiting import taken
+from taskd_net.job.api import arguments
+from taskd_net.job.api.reporting import REGISTER_EVERY_S
+from taskd_net.job.api.worker import (
     Command,
     destroy_taskd_worker,
     init_taskd_worker,
@@ -33,14 +38,9 @@ from taskd_net.api.worker import (
     slot,
     start_taskd_worker,
 )
-from taskd_net.base.codes import ArgumentTypeError, TaskdNetError
-from taskd_net.base.logger import late_logger
-from taskd_net.base.untrusted import natural, shown
-from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
-from taskd_net.base.waiting import taken
-from taskd_net.job_view import SHOWN_CHARS
-from taskd_net.jobs import epochs
-from taskd_net.jobs.epochs import Part
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.epochs import Part
+from taskd_net.observe.job_view import SHOWN_CHARS
 from taskd_net.torch import seam
 from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare
 

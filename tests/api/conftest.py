@@ -16,14 +16,15 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from taskd_net import BlockingNode, Code, Message, NodeConfig, Position, api, profiling_switch
-from taskd_net.api import agent, agent_settings, disk, manager, member, proxy, worker
-from taskd_net.api.pytorch import RESTARTED
-from taskd_net.api.worker import WorkerTimes
+from taskd_net import BlockingNode, Code, Message, NodeConfig, Position
 from taskd_net.base import logs
 from taskd_net.base.body import Body
 from taskd_net.base.log_budget import LogBudget
 from taskd_net.base.states import State
+from taskd_net.job import api, profiling_switch
+from taskd_net.job.api import agent, agent_settings, disk, manager, member, proxy, worker
+from taskd_net.job.api.pytorch import RESTARTED
+from taskd_net.job.api.worker import WorkerTimes
 from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 
 SOON = 10.0

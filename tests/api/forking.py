@@ -19,9 +19,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from taskd_net import BlockingNode, Node, NodeConfig, NodeForked, api
-from taskd_net.api import worker
+from taskd_net import BlockingNode, Node, NodeConfig, NodeForked
 from taskd_net.base import fork
+from taskd_net.job import api
+from taskd_net.job.api import worker
 from tests.forked_logs import log_until
 
 CHILD_S = 20.0

@@ -14,7 +14,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from taskd_net import api
+from taskd_net.job import api
 
 PATIENCE_S = 10.0
 

@@ -11,7 +11,7 @@ import sys
 import torch
 from torch.utils.data import DataLoader
 
-from taskd_net import api
+from taskd_net.job import api
 from tests.api.forking import traffic
 
 ITEMS = 32

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from taskd_net import api
-from taskd_net.api import agent
-from taskd_net.api import worker as worker_calls
-from taskd_net.api.supervision import Times
-from taskd_net.api.worker import WorkerTimes
+from taskd_net.job import api
+from taskd_net.job.api import agent
+from taskd_net.job.api import worker as worker_calls
+from taskd_net.job.api.supervision import Times
+from taskd_net.job.api.worker import WorkerTimes
 
 OFTEN_S = 0.2
 """Seconds between two registrations of a node."""

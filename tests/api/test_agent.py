@@ -10,11 +10,12 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, Retry, api
-from taskd_net.api import agent, agent_messages, arguments
-from taskd_net.api.supervision import Supervisor
+from taskd_net import BlockingNode, Code, NodeConfig, Retry
 from taskd_net.base import limits
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import agent, agent_messages, arguments
+from taskd_net.job.api.supervision import Supervisor
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
 from tests.api.frameworks import FINISHES, RUNS, Msrun, RunResult, SimpleElasticAgent, WorkerState
 from tests.freezing import freeze

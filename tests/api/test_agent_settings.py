@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import api
-from taskd_net.api import agent, agent_settings
-from taskd_net.api.plans import MindSporePlans
+from taskd_net.job import api
+from taskd_net.job.api import agent, agent_settings
+from taskd_net.job.api.plans import MindSporePlans
 from tests.api.conftest import Failures, Start
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, api
-from taskd_net.api import agent, agent_settings
-from taskd_net.api.agent import Agent
-from taskd_net.api.agent_events import Looked
-from taskd_net.api.ends import Ends
-from taskd_net.api.plans import Look
-from taskd_net.api.supervision import Times
+from taskd_net import BlockingNode, NodeConfig
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import agent, agent_settings
+from taskd_net.job.api.agent import Agent
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.ends import Ends
+from taskd_net.job.api.plans import Look
+from taskd_net.job.api.supervision import Times
 from tests.api.conftest import AGENT, QUICK, SOON, Start, take
 from tests.api.frameworks import Msrun
 

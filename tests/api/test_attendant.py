@@ -10,11 +10,12 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import BlockingNode, api, profiling_switch
-from taskd_net.api import duties
-from taskd_net.api.duties import Detect, Outcome, Run, stressed, switched
-from taskd_net.api.worker import WorkerTimes
+from taskd_net import BlockingNode
 from taskd_net.base.body import Body
+from taskd_net.job import api, profiling_switch
+from taskd_net.job.api import duties
+from taskd_net.job.api.duties import Detect, Outcome, Run, stressed, switched
+from taskd_net.job.api.worker import WorkerTimes
 from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, until
 from tests.api.test_devices import Device, install
 from tests.api.test_duties import stress, switch

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import taskd_net
-from taskd_net import api
-from taskd_net.api import proxy, worker
 from taskd_net.base import logs
+from taskd_net.job import api
+from taskd_net.job.api import proxy, worker
 from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8
 
 INITIALISED = "it has not been initialised; init_taskd_{} first"
@@ -38,8 +38,8 @@ def test_signatures_are_those_of_the_reference() -> None:
 
 def test_calls_are_in_the_package_and_imported_when_used() -> None:
     code = (
-        "import sys, taskd_net; assert 'taskd_net.api' not in sys.modules;"
-        "from taskd_net import init_taskd_worker; assert 'taskd_net.api' in sys.modules"
+        "import sys, taskd_net; assert 'taskd_net.job.api' not in sys.modules;"
+        "from taskd_net import init_taskd_worker; assert 'taskd_net.job.api' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert taskd_net.init_taskd_worker is api.init_taskd_worker

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from taskd_net.api import devices
-from taskd_net.api.duties import Detect, DeviceCall, Outcome, SwitchNic
+from taskd_net.job.api import devices
+from taskd_net.job.api.duties import Detect, DeviceCall, Outcome, SwitchNic
 from tests.api.conftest import Failures
 
 pytestmark = pytest.mark.oldest

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import api
-from taskd_net.api import disk, worker
-from taskd_net.api.worker import WorkerTimes
 from taskd_net.base.waiting import End
+from taskd_net.job import api
+from taskd_net.job.api import disk, worker
+from taskd_net.job.api.worker import WorkerTimes
 from tests.api.conftest import SOON, rank_3_of_8, until
 
 KB = 1000
@@ -110,7 +110,7 @@ def test_stops_when_it_is_to_end(tmp_path: Path) -> None:
 PRUNE = """
 import sys
 from pathlib import Path
-from taskd_net.api import disk
+from taskd_net.job.api import disk
 print("ready", flush=True)
 sys.stdin.readline()
 print(disk.prune(Path(sys.argv[1]), int(sys.argv[2])))

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from taskd_net.api.duties import (
+from taskd_net.base.body import Body
+from taskd_net.job.api.duties import (
     CALLS_WAITING,
     Answer,
     Detect,
@@ -19,8 +20,7 @@ from taskd_net.api.duties import (
     stressed,
     switched,
 )
-from taskd_net.base.body import Body
-from taskd_net.jobs.plugins.stress_test import read_result
+from taskd_net.job.decide.plugins.stress_test import read_result
 
 pytestmark = pytest.mark.oldest
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from taskd_net.api import elastic
 from taskd_net.base import logs
+from taskd_net.job.api import elastic
 
 pytestmark = pytest.mark.oldest
 

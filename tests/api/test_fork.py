@@ -89,7 +89,8 @@ def test_child_that_was_forked_before_there_was_a_node(near: BlockingNode) -> No
 
 WHILE_A_NODE_IS_MADE = """
 import os, signal, threading
-from taskd_net import BlockingNode, api
+from taskd_net import BlockingNode
+from taskd_net.job import api
 begun, over, start = threading.Event(), threading.Event(), BlockingNode.start
 def slow(node):
     begun.set()

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net.api import group_info
-from taskd_net.api.group_info import dump_group_info
+from taskd_net.job.api import group_info
+from taskd_net.job.api.group_info import dump_group_info
 
 RANK: Final = 5
 

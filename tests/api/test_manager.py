@@ -16,15 +16,16 @@ from typing import Any, Self
 
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, Position, api
-from taskd_net.api import arguments, manager
+from taskd_net import BlockingNode, Code, NodeConfig, Position
 from taskd_net.base.body import Body
 from taskd_net.base.waiting import taken
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.records import REPORTS_PER_NODE
-from taskd_net.jobs.snapshot import JobTimes
-from taskd_net.manager import Succession, runtime
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job import api
+from taskd_net.job.api import arguments, manager
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.records import REPORTS_PER_NODE
+from taskd_net.job.decide.snapshot import JobTimes
+from taskd_net.job.manager import Succession, runtime
+from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.observe.document import document
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
 
@@ -267,7 +268,7 @@ def test_destroy_while_the_manager_is_about_to_start(
         async def start(self) -> Self:
             pytest.fail("it starts")
 
-    monkeypatch.setattr("taskd_net.manager.Succession", Late)
+    monkeypatch.setattr("taskd_net.job.manager.Succession", Late)
     assert api.start_taskd_manager()
     assert ended[0].result(SOON)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net.api.agent_events import Looked
-from taskd_net.api.member import Refused
-from taskd_net.api.mindspore import MindSporeWorkers
-from taskd_net.api.operators import Operators
 from taskd_net.base.codes import TaskdNetError
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.member import Refused
+from taskd_net.job.api.mindspore import MindSporeWorkers
+from taskd_net.job.api.operators import Operators
 
 pytestmark = pytest.mark.oldest
 

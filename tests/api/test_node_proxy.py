@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, Position, Retry, api
-from taskd_net.api import agent, node_proxy
-from taskd_net.api.member import documented
-from taskd_net.api.node_proxy import AgentsProxy
+from taskd_net import BlockingNode, NodeConfig, Position, Retry
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import agent, node_proxy
+from taskd_net.job.api.member import documented
+from taskd_net.job.api.node_proxy import AgentsProxy
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.identify import Found, Kind
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, api
-from taskd_net.api import agent, agent_settings
+from taskd_net import BlockingNode, NodeConfig
+from taskd_net.job import api
+from taskd_net.job.api import agent, agent_settings
 from tests.api.conftest import QUICK, SOON, until
 from tests.api.frameworks import Msrun
 from tests.peers.original.applications import OriginalAgent, OriginalManager, Stage, body

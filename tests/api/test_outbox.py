@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from taskd_net import Ack, Code, Node, Position
-from taskd_net.api.outbox import Heartbeat, Outbox
 from taskd_net.base.body import Body
+from taskd_net.job.api.outbox import Heartbeat, Outbox
 
 pytestmark = pytest.mark.oldest
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net import BlockingNode, Code, NodeConfig, api
-from taskd_net.api import proxy
+from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base.states import State
+from taskd_net.job import api
+from taskd_net.job.api import proxy
 from tests.api.conftest import SOON, Failures, free_port, state_of
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.api.agent_events import Looked
-from taskd_net.api.member import Refused
-from taskd_net.api.operators import Operators
-from taskd_net.api.pytorch import RESTARTED, PyTorchWorkers
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.member import Refused
+from taskd_net.job.api.operators import Operators
+from taskd_net.job.api.pytorch import RESTARTED, PyTorchWorkers
 from tests.api.conftest import SOON
 from tests.api.frameworks import FINISHES, RunResult, SimpleElasticAgent, WorkerState
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from taskd_net import BlockingNode, Code, NodeConfig, api
-from taskd_net.api import arguments
-from taskd_net.api.receiver import Receiver
+from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base import limits
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import arguments
+from taskd_net.job.api.receiver import Receiver
 from taskd_net.net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
 

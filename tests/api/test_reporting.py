@@ -9,12 +9,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from taskd_net import BlockingNode, api
-from taskd_net.api import worker
-from taskd_net.api.reporting import REPORTS_WAITING
-from taskd_net.api.worker import WorkerTimes
+from taskd_net import BlockingNode
 from taskd_net.base import limits
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import worker
+from taskd_net.job.api.reporting import REPORTS_WAITING
+from taskd_net.job.api.worker import WorkerTimes
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
 from tests.api.processes import Role
 from tests.freezing import freeze

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.oldest
 
-BEGIN = "import logging\nfrom taskd_net.api.run_log import run_log\n"
+BEGIN = "import logging\nfrom taskd_net.job.api.run_log import run_log\n"
 
 
 def logged(code: str, folder: Path, variables: Mapping[str, str] = {}, before: str = "") -> tuple[str, str]:

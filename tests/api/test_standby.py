@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from taskd_net import BlockingNode, Node, NodeConfig, NodeTimeout, Position, api
-from taskd_net.api import manager
+from taskd_net import BlockingNode, Node, NodeConfig, NodeTimeout, Position
 from taskd_net.base.body import Body
-from taskd_net.etcd.leader import Leader
-from taskd_net.etcd.place import Place
-from taskd_net.manager import succession
+from taskd_net.job import api
+from taskd_net.job.api import manager
+from taskd_net.job.keep.leader import Leader
+from taskd_net.job.keep.place import Place
+from taskd_net.job.manager import succession
 from taskd_net.net.wire.etcd_pb2 import KeyValue
 from tests.api.conftest import OWN_IP, SOON, until
 from tests.etcd.double import Double

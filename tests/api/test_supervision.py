@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.api import agent_messages as messages
-from taskd_net.api.agent_events import Commanded, Done, Joined, Looked, Report, Tick
-from taskd_net.api.plans import MindSporePlans, PyTorchPlans
-from taskd_net.api.supervision import Supervisor, Times
+from taskd_net.job.api import agent_messages as messages
+from taskd_net.job.api.agent_events import Commanded, Done, Joined, Looked, Report, Tick
+from taskd_net.job.api.plans import MindSporePlans, PyTorchPlans
+from taskd_net.job.api.supervision import Supervisor, Times
 from tests.api.transcripts import BEGIN, TIMES, played
 
 pytestmark = pytest.mark.oldest

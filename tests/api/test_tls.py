@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net import BlockingNode, NodeConfig, api
-from taskd_net.api import worker
+from taskd_net import BlockingNode, NodeConfig
+from taskd_net.job import api
+from taskd_net.job.api import worker
 from tests.api.conftest import OWN_IP, SOON, Failures, free_port
 from tests.peers.certificates import Folder
 

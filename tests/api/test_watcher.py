@@ -1,4 +1,4 @@
-"""taskd_net.api.watcher: a process of the user's reports faults of devices, over sockets."""
+"""taskd_net.job.api.watcher: a process of the user's reports faults of devices, over sockets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TypeVar
 import pytest
 
 from taskd_net import Ack
-from taskd_net.api.watcher import DeviceWatcher
 from taskd_net.base.codes import ArgumentError, ConfigError
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.api.watcher import DeviceWatcher
+from taskd_net.job.manager import ManagerConfig
 from tests.manager.cluster import agent, leaves, managed
 from tests.polling import until
 

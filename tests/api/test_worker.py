@@ -12,12 +12,13 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import Ack, BlockingNode, Code, NodeConfig, api
-from taskd_net.api import reporting, worker
-from taskd_net.api.worker import WorkerTimes
+from taskd_net import Ack, BlockingNode, Code, NodeConfig
 from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.base.states import State
+from taskd_net.job import api
+from taskd_net.job.api import reporting, worker
+from taskd_net.job.api.worker import WorkerTimes
 from taskd_net.node.driver import Driver
 from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
 

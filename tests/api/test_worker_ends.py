@@ -10,10 +10,11 @@ from queue import SimpleQueue
 
 import pytest
 
-from taskd_net import BlockingNode, Code, api
-from taskd_net.api import worker
-from taskd_net.api.worker import WorkerTimes
+from taskd_net import BlockingNode, Code
 from taskd_net.base.body import Body
+from taskd_net.job import api
+from taskd_net.job.api import worker
+from taskd_net.job.api.worker import WorkerTimes
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
 pytestmark = pytest.mark.oldest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from taskd_net.api import agent_messages as messages
-from taskd_net.api.agent_events import (
+from taskd_net.job.api import agent_messages as messages
+from taskd_net.job.api.agent_events import (
     Action,
     Commanded,
     Done,
@@ -19,9 +19,9 @@ from taskd_net.api.agent_events import (
     Tick,
     Woken,
 )
-from taskd_net.api.agent_messages import Command
-from taskd_net.api.plans import Leave, MindSporePlans, Plans, Return
-from taskd_net.api.supervision import Supervisor, Times
+from taskd_net.job.api.agent_messages import Command
+from taskd_net.job.api.plans import Leave, MindSporePlans, Plans, Return
+from taskd_net.job.api.supervision import Supervisor, Times
 
 TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
 MINDSPORE = MindSporePlans(restart_pause=60.0, restart_ranks_pause=15.0, finish_pause=10.0)

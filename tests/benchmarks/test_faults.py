@@ -12,7 +12,7 @@ from benchmarks.machine import describe
 from benchmarks.measures import Bench
 from benchmarks.systems import OURS
 from benchmarks.targets import targets_of
-from taskd_net.faults import editions
+from taskd_net.job.faults import editions
 from tests.benchmarks.conftest import SHORT, require_sane
 
 pytestmark = pytest.mark.more

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, Page
 
-from taskd_net.job_view import JobView
+from taskd_net.observe.job_view import JobView
 from tests.browser.watched import WIDE, Watched
 from tests.page.meshes import Made
 from tests.page.stand import Stand

@@ -13,7 +13,7 @@ from axe_playwright_python.async_playwright import Axe
 from PIL import Image, ImageChops
 from playwright.async_api import Browser, Page
 
-from taskd_net.job_view import JobView
+from taskd_net.observe.job_view import JobView
 from tests.browser.pages import node, shown
 from tests.browser.watched import WIDE
 from tests.observe.jobs import WHOLE

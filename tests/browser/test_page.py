@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from taskd_net.faces.page import panel
-from taskd_net.job_view import JobCounters
+from taskd_net.observe.job_view import JobCounters
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.observe.jobs import IN_ETCD, WHOLE

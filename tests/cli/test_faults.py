@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from taskd_net.cli.faults.plot import spans
 from taskd_net.cli.group import group
-from taskd_net.faults.decisions import Decision
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import FaultType
+from taskd_net.job.faults.decisions import Decision
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import FaultType
 from tests.cli.processes import ROOT
 from tests.fault_levels.scene import CODES, L1, L3, L5, LINK, files, frequency
 from tests.fault_levels.shipped import shipped

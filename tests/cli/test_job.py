@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.manager import ManagerConfig
 from taskd_net.observe.document import Document
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.manager.cluster import Leaf, agent, leaves, managed

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
-from taskd_net.job_view import (
+from taskd_net.observe.job_document import job_document
+from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,
     AgentView,
@@ -17,7 +18,6 @@ from taskd_net.job_view import (
     JobView,
     MessageView,
 )
-from taskd_net.observe.job_document import job_document
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 

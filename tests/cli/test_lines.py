@@ -22,10 +22,10 @@ from taskd_net.cli.group import group
 from taskd_net.cli.job_lines import draw as draw_job
 from taskd_net.cli.output import as_json, as_text
 from taskd_net.cli.send import _fields
-from taskd_net.job_view import JobView
 from taskd_net.observe.client import AskFailed, NoManager, NotForgotten
 from taskd_net.observe.document import document
 from taskd_net.observe.job_document import job_document
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh, NodeStatus, Own
 from tests.cli.clients import Client

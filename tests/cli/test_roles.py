@@ -15,7 +15,7 @@ from taskd_net.base.schema import Group
 from taskd_net.cli.daemon import DaemonCommand
 from taskd_net.cli.group import group
 from taskd_net.cli.settings import COMMANDS
-from taskd_net.manager.config import ManagerConfig, ignored_interval
+from taskd_net.job.manager.config import ManagerConfig, ignored_interval
 
 
 @pytest.mark.parametrize(

@@ -34,31 +34,31 @@ VALIDATORS: Final = [
 ]
 
 ALIASES: Final = {
-    "taskd.api": {name: "taskd_net.api" for names in CALLS.values() for name in names},
-    **{f"taskd.api.taskd_{role}_api": dict.fromkeys(names, "taskd_net.api") for role, names in CALLS.items()},
-    RECOVER: {"DLRecoverManager": "taskd_net.recover"},
-    "taskd.python.adaptor.pytorch.group_info": {"dump_group_info": "taskd_net.api.group_info"},
+    "taskd.api": {name: "taskd_net.job.api" for names in CALLS.values() for name in names},
+    **{f"taskd.api.taskd_{role}_api": dict.fromkeys(names, "taskd_net.job.api") for role, names in CALLS.items()},
+    RECOVER: {"DLRecoverManager": "taskd_net.job.clusterd"},
+    "taskd.python.adaptor.pytorch.group_info": {"dump_group_info": "taskd_net.job.api.group_info"},
     f"{RECOVER}.recover_manager": {
-        **dict.fromkeys(["DLRecoverManager", *REPORTS], "taskd_net.recover"),
-        "init_grpc_client": "taskd_net.recover.launcher",
+        **dict.fromkeys(["DLRecoverManager", *REPORTS], "taskd_net.job.clusterd"),
+        "init_grpc_client": "taskd_net.job.clusterd.launcher",
         "pb": "taskd_net.net.wire:recover_pb2",
     },
     f"{RECOVER}.pb.recover_pb2": dict.fromkeys(
         recover_pb2.DESCRIPTOR.message_types_by_name, "taskd_net.net.wire.recover_pb2"
     ),
     f"{RECOVER}.pb.recover_pb2_grpc": dict.fromkeys(
-        ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"], "taskd_net.recover.stub"
+        ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"], "taskd_net.job.clusterd.stub"
     ),
     "taskd.python.framework.agent.ms_mgr.msrun_plugin": {"MSRunPlugin": "taskd_net.mindspore"},
     "taskd.python.framework.common.type": {
-        "CONFIG_UPSTREAMIP_KEY": "taskd_net.api.arguments:UPSTREAM_ADDR",
-        "LOCAL_HOST": "taskd_net.api.arguments:LOOPBACK",
+        "CONFIG_UPSTREAMIP_KEY": "taskd_net.job.api.arguments:UPSTREAM_ADDR",
+        "LOCAL_HOST": "taskd_net.job.api.arguments:LOOPBACK",
     },
-    "taskd.python.utils.validator": dict.fromkeys(VALIDATORS, "taskd_net.api.validators"),
+    "taskd.python.utils.validator": dict.fromkeys(VALIDATORS, "taskd_net.job.api.validators"),
     "mindx_elastic.recover_manager": {
-        **dict.fromkeys(REPORTS, "taskd_net.recover"),
-        "DLRecoverManager": "taskd_net.recover.elastic:ElasticRecoverManager",
-        "pb": "taskd_net.recover:pb",
+        **dict.fromkeys(REPORTS, "taskd_net.job.clusterd"),
+        "DLRecoverManager": "taskd_net.job.clusterd.elastic:ElasticRecoverManager",
+        "pb": "taskd_net.job.clusterd:pb",
     },
 }
 """For each module the module of its names, with the name there if it is another one."""

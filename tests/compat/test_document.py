@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import taskd
-from taskd_net.api import validators
+from taskd_net.job.api import validators
 from tests.compat.test_aliases import ALIASES, SIGNATURES, WITH_EFFECT
 
 PAGE: Final = Path(taskd.__file__).parents[2] / "docs" / "migration.md"

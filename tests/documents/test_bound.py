@@ -10,23 +10,23 @@ from typing import Final
 import grpc
 import pytest
 
-from taskd_net import Code, job_view
-from taskd_net.api import agent, agent_settings, disk, reporting, scheduler
+from taskd_net import Code
 from taskd_net.base import distributions, limits
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core import admission, router, topology
 from taskd_net.core.ready import Kind
-from taskd_net.etcd.limits import EtcdLimits
 from taskd_net.faces import side_port
 from taskd_net.faces.page.paces import PACES
-from taskd_net.jobs import job, outbox, snapshot
-from taskd_net.jobs.plugins import profiling, stop_train
-from taskd_net.manager import changed_file, outlook, watching
+from taskd_net.job.api import agent, agent_settings, disk, reporting, scheduler
+from taskd_net.job.decide import job, outbox, snapshot
+from taskd_net.job.decide.plugins import profiling, stop_train
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
 from taskd_net.net.joining import channel
 from taskd_net.net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.net.wire import batches, codec, requests
-from taskd_net.observe import history, link_figures, reporter, service, status_codec
+from taskd_net.observe import history, job_view, link_figures, reporter, service, status_codec
 from taskd_net.observe.view import ViewBounds
 from tests.documents.pages import PAGES, ROOT
 

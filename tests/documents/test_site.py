@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import taskd_net
-import taskd_net.api
+import taskd_net.job.api
 from tests.documents.pages import PAGES, ROOT
 from website import links, repository
 
@@ -48,14 +48,14 @@ def test_reference_has_each_public_name_once() -> None:
     named = [
         name for page in (DOCS / "reference").glob("*.md") for name in re.findall(r"(?m)^::: (\S+)", page.read_text())
     ]
-    public = {f"taskd_net.{name}" for name in (*taskd_net.__all__, *taskd_net.api.__all__)}
+    public = {f"taskd_net.{name}" for name in (*taskd_net.__all__, *taskd_net.job.api.__all__)}
     assert sorted(named) == sorted(public | {"taskd_net.base.codes"})
 
 
 def test_each_public_name_has_a_docstring() -> None:
     missing = [
         name
-        for name in {*taskd_net.__all__, *taskd_net.api.__all__} - {"__version__"}
+        for name in {*taskd_net.__all__, *taskd_net.job.api.__all__} - {"__version__"}
         if not vars(getattr(taskd_net, name)).get("__doc__", getattr(taskd_net, name).__doc__)
     ]
     assert missing == []

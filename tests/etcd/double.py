@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from taskd_net.etcd.client import EtcdError, EtcdRefused, LeaseEnded
+from taskd_net.job.keep.client import EtcdError, EtcdRefused, LeaseEnded
 from taskd_net.net.wire import etcd_pb2 as wire
 
 OPERATIONS = 128

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from taskd_net.cli.group import group
-from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.job.manager.etcd_keeping import EtcdKeeping
 from tests.manager.killed import Points, instrument, shift_clock
 
 if __name__ == "__main__":

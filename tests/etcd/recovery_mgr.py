@@ -19,7 +19,7 @@ from taskd_net.demo.job.manager import say, tell_registered
 from taskd_net.demo.job.terms import BEGAN
 from taskd_net.demo.job.witness import Witness
 from taskd_net.demo.recovery.manager import INTERVAL_MS, LOOK_S, TrainingDouble, tell_away
-from taskd_net.manager import ManagerConfig, Succession
+from taskd_net.job.manager import ManagerConfig, Succession
 from tests.polling import until
 
 DRAIN_S = 5.0

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from taskd_net.etcd.client import EtcdClient, EtcdError, EtcdRefused
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
+from taskd_net.job.keep.client import EtcdClient, EtcdError, EtcdRefused
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
 from taskd_net.net.wire import etcd_pb2 as wire
 from tests.peers.mesh import free_address
 

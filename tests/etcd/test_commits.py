@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.etcd.commits import PART, STAGED, Slices, pieces, steps, write_out
-from taskd_net.etcd.limits import EtcdLimits
+from taskd_net.job.keep.commits import PART, STAGED, Slices, pieces, steps, write_out
+from taskd_net.job.keep.limits import EtcdLimits
 
 PARTS = st.dictionaries(st.text("abc/", min_size=1, max_size=4), st.none() | st.text("xyz", max_size=40), max_size=12)
 

@@ -10,14 +10,14 @@ import pytest
 
 from benchmarks.job_crowd import fault, reports
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd.client import EtcdClient
-from taskd_net.etcd.leader import Leader
-from taskd_net.etcd.place import Place
-from taskd_net.job_view import JobCounters
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.keep.client import EtcdClient
+from taskd_net.job.keep.leader import Leader
+from taskd_net.job.keep.place import Place
+from taskd_net.job.manager.etcd_keeping import EtcdKeeping
 from taskd_net.net.wire import etcd_pb2 as wire
+from taskd_net.observe.job_view import JobCounters
 from tests.etcd.server import ETCD, WHY_NOT, etcd_members
 from tests.faults.figures import Figures
 

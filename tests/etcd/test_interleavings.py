@@ -12,11 +12,11 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from taskd_net.etcd import leader
-from taskd_net.etcd.client import Etcd, EtcdClient, EtcdError
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import created, holds, written
+from taskd_net.job.keep import leader
+from taskd_net.job.keep.client import Etcd, EtcdClient, EtcdError
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import created, holds, written
 from taskd_net.net.wire import etcd_pb2 as wire
 from tests.etcd.double import OPERATIONS, REQUEST_BYTES, Double
 from tests.etcd.plays import STEPS, Play, Step

@@ -9,16 +9,16 @@ import pytest
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd import leader as module
-from taskd_net.etcd.client import EtcdError
-from taskd_net.etcd.leader import LED, Leader
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import LEADER, Deposed, EtcdStore
-from taskd_net.job_view import JobCounters
-from taskd_net.jobs.state import SCHEMA, NewerRelease
-from taskd_net.manager.etcd_keeping import EtcdKeeping
+from taskd_net.job.decide.state import SCHEMA, NewerRelease
+from taskd_net.job.keep import leader as module
+from taskd_net.job.keep.client import EtcdError
+from taskd_net.job.keep.leader import LED, Leader
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import LEADER, Deposed, EtcdStore
+from taskd_net.job.manager.etcd_keeping import EtcdKeeping
 from taskd_net.net.wire import etcd_pb2 as wire
+from taskd_net.observe.job_view import JobCounters
 from tests.etcd.double import Double
 from tests.peers.mesh import soon
 from tests.polling import until

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.etcd.lease import Lease
-from taskd_net.etcd.limits import EtcdLimits
+from taskd_net.job.keep.lease import Lease
+from taskd_net.job.keep.limits import EtcdLimits
 
 LIMITS = EtcdLimits()
 SECONDS = st.floats(0.0, 20.0)

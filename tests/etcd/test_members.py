@@ -15,7 +15,7 @@ import pytest
 
 from taskd_net import Node, NodeConfig, Retry
 from taskd_net.base.body import Body
-from taskd_net.etcd.limits import EtcdLimits
+from taskd_net.job.keep.limits import EtcdLimits
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, Member, Outage, etcd_members
 from tests.etcd.traffic import Traffic

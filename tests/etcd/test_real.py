@@ -15,15 +15,15 @@ from taskd_net import Code, Node, NodeConfig
 from taskd_net.base.body import Body
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd.client import EtcdClient, LeaseEnded
-from taskd_net.etcd.leader import LED, Leader
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import Deposed, EtcdStore, require_job
-from taskd_net.jobs.state import SCHEMA
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.etcd_keeping import EtcdKeeping
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job.decide.state import SCHEMA
+from taskd_net.job.keep.client import EtcdClient, LeaseEnded
+from taskd_net.job.keep.leader import LED, Leader
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import Deposed, EtcdStore, require_job
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.etcd_keeping import EtcdKeeping
+from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.net.wire import etcd_pb2 as wire
 from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd.client import EtcdError
-from taskd_net.etcd.leader import Leader
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import LEADER, Deposed, EtcdStore, created, require_job
+from taskd_net.job.keep.client import EtcdError
+from taskd_net.job.keep.leader import Leader
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import LEADER, Deposed, EtcdStore, created, require_job
 from tests.etcd.double import Double
 
 PLACE = Place.parse("etcd://127.0.0.1:2379/taskd/J")

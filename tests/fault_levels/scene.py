@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from taskd_net.faults.decisions import Decision
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.events import FaultEvent, FaultKind, Severity
-from taskd_net.faults.levels import Action, JobKind, Mode, SubHealth
-from taskd_net.faults.policy import Bounds, FaultPolicy
-from taskd_net.faults.reading import read_rules
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, FaultRules, Problem
+from taskd_net.job.faults.decisions import Decision
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.events import FaultEvent, FaultKind, Severity
+from taskd_net.job.faults.levels import Action, JobKind, Mode, SubHealth
+from taskd_net.job.faults.policy import Bounds, FaultPolicy
+from taskd_net.job.faults.reading import read_rules
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, FaultRules, Problem
 
 L1, L2, L3, L4, L5, L6 = "8C0A4E00", "80E01801", "8C204E00", "8C0E4E00", "8C03A000", "80F78008"
 LINK = "81078603"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from itertools import count, islice
 from typing import Final
 
-from taskd_net.faults.editions import LINK_DOWN, Edition
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
+from taskd_net.job.faults.editions import LINK_DOWN, Edition
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
 
 _SHARES: Final = {
     "NotHandleFaultCodes": 250,

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import FaultType, Mode
-from taskd_net.faults.policy import FaultPolicy
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import FaultType, Mode
+from taskd_net.job.faults.policy import FaultPolicy
 from tests.fault_levels.scene import CODES, L2, L5, LINK, Scene, frequency, read
 from tests.fault_levels.test_duration import documented
 

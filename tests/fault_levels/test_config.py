@@ -1,13 +1,13 @@
-"""taskd_net.faults.config: the settings."""
+"""taskd_net.job.faults.config: the settings."""
 
 from __future__ import annotations
 
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.faults.config import FaultSettings
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import JobKind, Mode, SubHealth
+from taskd_net.job.faults.config import FaultSettings
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import JobKind, Mode, SubHealth
 
 
 def test_the_defaults_are_those_of_the_documents() -> None:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import Action, FaultType, Mode
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import Action, FaultType, Mode
 from tests.fault_levels.scene import CODES, L1, L5, LINK, Scene, actions, read
 
 

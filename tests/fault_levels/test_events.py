@@ -1,4 +1,4 @@
-"""taskd_net.faults.events: events from outside."""
+"""taskd_net.job.faults.events: events from outside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.base.codes import ArgumentError
-from taskd_net.faults.events import FaultEvent, FaultKind, Severity, device_name, fault_code, read_event
+from taskd_net.job.faults.events import FaultEvent, FaultKind, Severity, device_name, fault_code, read_event
 
 GOOD = {"code": "8c0a4e00", "device": "node-0/npu-3", "kind": "once", "severity": "minor", "at": 5, "network": True}
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import Action, FaultType, Mode
-from taskd_net.faults.rules import FaultRules
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import Action, FaultType, Mode
+from taskd_net.job.faults.rules import FaultRules
 from tests.fault_levels.scene import CODES, L1, L2, L3, L6, LINK, Scene, actions, frequency, read
 
 ISOLATE = Action.ISOLATE_AND_RESCHEDULE

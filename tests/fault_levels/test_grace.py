@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import Action, FaultType, JobKind, Mode, SubHealth
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import Action, FaultType, JobKind, Mode, SubHealth
 from tests.fault_levels.scene import CODES, L1, L2, L3, L4, L5, L6, Scene, actions, frequency, read
 
 ISOLATE, AGAIN = Action.ISOLATE_AND_RESCHEDULE, Action.RUN_AGAIN

@@ -1,10 +1,10 @@
-"""taskd_net.faults.levels: the table of the documents, cell by cell."""
+"""taskd_net.job.faults.levels: the table of the documents, cell by cell."""
 
 from __future__ import annotations
 
 import pytest
 
-from taskd_net.faults.levels import TYPES, FaultType, GraceTimes, JobKind, Mode, SubHealth, steps
+from taskd_net.job.faults.levels import TYPES, FaultType, GraceTimes, JobKind, Mode, SubHealth, steps
 
 TIMES = GraceTimes(90.0, 60.0)
 ISOLATE = "isolate_and_reschedule"

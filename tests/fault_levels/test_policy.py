@@ -1,11 +1,11 @@
-"""taskd_net.faults.policy: events in, decisions out."""
+"""taskd_net.job.faults.policy: events in, decisions out."""
 
 from __future__ import annotations
 
 import pytest
 
-from taskd_net.faults.events import Severity
-from taskd_net.faults.levels import Action, FaultType, Mode
+from taskd_net.job.faults.events import Severity
+from taskd_net.job.faults.levels import Action, FaultType, Mode
 from tests.fault_levels.scene import CODES, L1, L2, L3, L4, L5, L6, Scene, actions, read
 
 ISOLATE = Action.ISOLATE_AND_RESCHEDULE

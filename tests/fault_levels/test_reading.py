@@ -1,4 +1,4 @@
-"""taskd_net.faults.reading: every range at its bounds and one beyond, and every malformed file."""
+"""taskd_net.job.faults.reading: every range at its bounds and one beyond, and every malformed file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taskd_net.faults import editions, reading
-from taskd_net.faults.editions import EDITIONS, LINK_DOWN, Edition
-from taskd_net.faults.events import Severity
-from taskd_net.faults.levels import FaultType, GraceTimes
-from taskd_net.faults.reading import poll_interval, read_rules
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, DurationRule, FaultRules, Problem, RulesRefused
+from taskd_net.job.faults import editions, reading
+from taskd_net.job.faults.editions import EDITIONS, LINK_DOWN, Edition
+from taskd_net.job.faults.events import Severity
+from taskd_net.job.faults.levels import FaultType, GraceTimes
+from taskd_net.job.faults.reading import poll_interval, read_rules
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, DurationRule, FaultRules, Problem, RulesRefused
 from tests.fault_levels.scene import CODES, L1, L2, L3, L5, files, frequency, read
 from tests.fault_levels.shipped import shipped
 

@@ -1,13 +1,13 @@
-"""taskd_net.faults.reload: looks at the files, and the periods between them."""
+"""taskd_net.job.faults.reload: looks at the files, and the periods between them."""
 
 from __future__ import annotations
 
 import math
 
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import FaultType
-from taskd_net.faults.reload import Reload
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import FaultType
+from taskd_net.job.faults.reload import Reload
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
 from tests.fault_levels.scene import CODES, L1, LINK, files
 
 

@@ -1,13 +1,13 @@
-"""taskd_net.faults.simulation: the past, decided again."""
+"""taskd_net.job.faults.simulation: the past, decided again."""
 
 from __future__ import annotations
 
 import pytest
 
-from taskd_net.faults.events import FaultEvent, FaultKind
-from taskd_net.faults.levels import Action, Mode
-from taskd_net.faults.policy import FaultPolicy
-from taskd_net.faults.simulation import Simulation
+from taskd_net.job.faults.events import FaultEvent, FaultKind
+from taskd_net.job.faults.levels import Action, Mode
+from taskd_net.job.faults.policy import FaultPolicy
+from taskd_net.job.faults.simulation import Simulation
 from tests.fault_levels.scene import L3, L5, LINK, read
 
 

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.faults import editions
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.events import FaultEvent, FaultKind, Severity
-from taskd_net.faults.levels import Action, FaultType, JobKind, Mode
-from taskd_net.faults.occurrences import Occurrences
-from taskd_net.faults.policy import Bounds, FaultPolicy
-from taskd_net.faults.reading import read_rules
-from taskd_net.faults.recent import Recent
+from taskd_net.job.faults import editions
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.events import FaultEvent, FaultKind, Severity
+from taskd_net.job.faults.levels import Action, FaultType, JobKind, Mode
+from taskd_net.job.faults.occurrences import Occurrences
+from taskd_net.job.faults.policy import Bounds, FaultPolicy
+from taskd_net.job.faults.reading import read_rules
+from taskd_net.job.faults.recent import Recent
 from tests.fault_levels.scene import CODES, L1, L2, L3, L4, L5, L6, LINK, Scene, frequency, read
 from tests.fault_levels.shipped import code_lists, shipped
 

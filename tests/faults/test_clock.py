@@ -24,20 +24,20 @@ ALLOWED = {
     "base/host_clock.py": {"time"},  # times for readers, and those of a job: they move with a step of the clock
     "observe/service.py": {"time_ns"},  # the node's time, as an answer
     "observe/identify.py": {"time_ns"},  # the request for it
-    "etcd/leader.py": {"time"},  # the begin of a term, for readers
+    "job/keep/leader.py": {"time"},  # the begin of a term, for readers
     "cli/rendering.py": {"fromtimestamp"},  # the time in a log line
     "cli/job_lines.py": {"localtime"},  # the time of a decision, for readers
     "cli/faults/mesh.py": {"time"},  # the time of a fault that a person reports now
     "cli/faults/simulate.py": {"fromtimestamp"},  # the time of a decision, for readers
     # The age of a file by its change time, which is the wall clock's. A wrong age reads the file once more or less.
-    "profiling_switch.py": {"time"},
+    "job/profiling_switch.py": {"time"},
     # the validity of certificates
     "cli/authority.py": {"now"},
     "cli/doctor/tls_files.py": {"now"},
     "net/tls/certificates.py": {"now"},
     # The time of a fault's report, which TaskD's Mgr reads.
-    "api/agent.py": {"time"},
-    "api/watcher.py": {"time"},  # the time of a device's fault, where its reporter gives none
+    "job/api/agent.py": {"time"},
+    "job/api/watcher.py": {"time"},  # the time of a device's fault, where its reporter gives none
     # torch's health check and its watchdog give the last progress in seconds since the epoch.
     "torch/agent.py": {"time"},
     "torch/health.py": {"time"},

@@ -10,20 +10,20 @@ from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_value
-from taskd_net.faults import editions
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.events import FaultEvent, FaultKind, read_event
-from taskd_net.faults.levels import Mode
-from taskd_net.faults.policy import FaultPolicy
-from taskd_net.faults.reading import PROBLEMS, poll_interval, read_rules
-from taskd_net.faults.rules import FILES, FaultRules, RulesRefused
-from taskd_net.jobs.device_reports import DeviceReport, read_report
-from taskd_net.jobs.device_state import FaultConfig
-from taskd_net.jobs.devices import as_bytes, as_texts
-from taskd_net.jobs.events import DeviceEvent, FaultFiles
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.manager import device_files, reports
+from taskd_net.job.decide.device_reports import DeviceReport, read_report
+from taskd_net.job.decide.device_state import FaultConfig
+from taskd_net.job.decide.devices import as_bytes, as_texts
+from taskd_net.job.decide.events import DeviceEvent, FaultFiles
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.faults import editions
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.events import FaultEvent, FaultKind, read_event
+from taskd_net.job.faults.levels import Mode
+from taskd_net.job.faults.policy import FaultPolicy
+from taskd_net.job.faults.reading import PROBLEMS, poll_interval, read_rules
+from taskd_net.job.faults.rules import FILES, FaultRules, RulesRefused
+from taskd_net.job.manager import device_files, reports
 from taskd_net.mindspore import reset
 from taskd_net.net.wire.codec import Message
 

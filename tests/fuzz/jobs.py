@@ -8,24 +8,24 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from taskd_net import profiling_switch
-from taskd_net.api import duties
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.codes import ArgumentError, ConfigError, Refusal
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line
-from taskd_net.jobs import epochs, state
-from taskd_net.jobs.events import Reported
-from taskd_net.jobs.fault import read_fault
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.plugins.stress_test import read_result
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import read_count
+from taskd_net.job import profiling_switch
+from taskd_net.job.api import duties
+from taskd_net.job.clusterd import orders, rpcs
+from taskd_net.job.decide import epochs, state
+from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.fault import read_fault
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins.stress_test import read_result
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import read_count
 from taskd_net.net.wire import recover_pb2
 from taskd_net.observe import job_codec
 from taskd_net.observe.job_document import job_document
-from taskd_net.recover import orders, rpcs
 
 CODES: Final = (0, 201, 202, 204, 205, 210, vocabulary.EPOCH_STATE)
 STREAMS: Final = (rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS, rpcs.PROFILING)

@@ -21,7 +21,6 @@ from click.testing import CliRunner
 from google.protobuf.message import DecodeError
 
 from taskd_net import NodeConfig
-from taskd_net.api import agent_messages, arguments
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.base.codes import Code, ConfigError, Refusal
@@ -37,6 +36,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.faces.page.feed import Feed
 from taskd_net.faces.side_port import _Gate
+from taskd_net.job.api import agent_messages, arguments
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.remote import remote_of
 from taskd_net.net.wire import codec

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
-from taskd_net.faults.events import FaultKind, read_event
-from taskd_net.faults.levels import Action, Mode
-from taskd_net.jobs.device_state import FaultConfig
-from taskd_net.jobs.events import DeviceEvent, DeviceRanks, DeviceReleased, FaultFiles, ResetEnded, SeparatedNames
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Command, Outcome, Reset
+from taskd_net.job.decide.device_state import FaultConfig
+from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, DeviceReleased, FaultFiles, ResetEnded, SeparatedNames
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Command, Outcome, Reset
+from taskd_net.job.faults.events import FaultKind, read_event
+from taskd_net.job.faults.levels import Action, Mode
 from tests.jobs.play import AGENTS, Play
 
 CODES = tuple(f"8C00000{level}" for level in range(1, 7))

@@ -12,11 +12,20 @@ from hypothesis import strategies as st
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import SWITCH_NIC_S
 from taskd_net.base.position import Position
-from taskd_net.jobs import epochs
-from taskd_net.jobs.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, StressTest, SwitchNic
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Command, Outcome, Restarts
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.events import (
+    Acknowledged,
+    Event,
+    MachineReset,
+    Reported,
+    RetryTime,
+    Signal,
+    StressTest,
+    SwitchNic,
+)
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Command, Outcome, Restarts
 from tests.jobs.test_records import check
 
 AGENTS = 3

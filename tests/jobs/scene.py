@@ -8,13 +8,13 @@ from typing import Any
 
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Position
-from taskd_net.faults.decisions import Decision
-from taskd_net.jobs import epochs
-from taskd_net.jobs.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.plugins import AnyPlugin, built_in
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Command, Outcome
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins import AnyPlugin, built_in
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Command, Outcome
+from taskd_net.job.faults.decisions import Decision
 
 LOCAL = JobConfig()
 CLUSTERD = JobConfig(fault_recover="on", clusterd=True)

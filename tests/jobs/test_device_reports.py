@@ -7,9 +7,9 @@ import pytest
 from taskd_net.base.body import Body
 from taskd_net.base.codes import ArgumentError
 from taskd_net.base.position import Position, tool_ranks
-from taskd_net.faults.events import FaultEvent, FaultKind, Severity, read_event
-from taskd_net.jobs.device_reports import DeviceReport, read_report, release_body
-from taskd_net.jobs.events import DeviceEvent, DeviceReleased
+from taskd_net.job.decide.device_reports import DeviceReport, read_report, release_body
+from taskd_net.job.decide.events import DeviceEvent, DeviceReleased
+from taskd_net.job.faults.events import FaultEvent, FaultKind, Severity, read_event
 
 NOW = 1_700_000_000.25
 TOOL = Position.agent(1_500_000_000)

@@ -9,15 +9,15 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Position
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.events import read_event
-from taskd_net.faults.levels import Action, JobKind
-from taskd_net.jobs.device_state import DeviceState, FaultConfig, Task, devices_of
-from taskd_net.jobs.devices import Devices, as_bytes, as_texts
-from taskd_net.jobs.events import DeviceEvent, DeviceRanks, FaultFiles
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
-from taskd_net.jobs.traffic import StepBegun, StepEnded
+from taskd_net.job.decide.device_state import DeviceState, FaultConfig, Task, devices_of
+from taskd_net.job.decide.devices import Devices, as_bytes, as_texts
+from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, FaultFiles
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS
+from taskd_net.job.decide.traffic import StepBegun, StepEnded
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.events import read_event
+from taskd_net.job.faults.levels import Action, JobKind
 from tests.jobs.plugins import test_fault_level as levels
 from tests.jobs.plugins.test_fault_level import DEVICE, FILES, GRACE, L1, L2, L3, L4, L5, L6, REPLACED, resets, said
 from tests.jobs.scene import commands, owner

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base import vocabulary
-from taskd_net.jobs.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING, Epochs, Part, read_part
-from taskd_net.jobs.records import WorkerRecord
+from taskd_net.job.decide.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING, Epochs, Part, read_part
+from taskd_net.job.decide.records import WorkerRecord
 
 
 def test_a_part_is_read_as_it_is_reported() -> None:

@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.jobs import epochs
-from taskd_net.jobs.events import (
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.events import (
     FaultFiles,
     ProfilingSwitch,
     ResetEnded,
@@ -22,8 +22,8 @@ from taskd_net.jobs.events import (
     StressTest,
     SwitchNic,
 )
-from taskd_net.jobs.plugins import Plugin, Progress, built_in
-from taskd_net.jobs.snapshot import JobConfig, Snapshot
+from taskd_net.job.decide.plugins import Plugin, Progress, built_in
+from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from tests.jobs.plugins.test_fault_level import GRACE, L1, L3, L4, L5, L6, OFTEN, Devices, resets
 from tests.jobs.scene import CLUSTERD, IN_PLACE, Scene
 

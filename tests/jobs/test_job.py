@@ -8,13 +8,13 @@ from typing import ClassVar
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.jobs.events import Acknowledged, Reported, RetryTime, Signal, SwitchNic
-from taskd_net.jobs.job import TICK_PAUSE_S, Job
-from taskd_net.jobs.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S, Outbox
-from taskd_net.jobs.plugins import Plugin, Progress, built_in
-from taskd_net.jobs.records import AgentRecord, WorkerRecord
-from taskd_net.jobs.snapshot import JobConfig, Snapshot
-from taskd_net.jobs.traffic import Command
+from taskd_net.job.decide.events import Acknowledged, Reported, RetryTime, Signal, SwitchNic
+from taskd_net.job.decide.job import TICK_PAUSE_S, Job
+from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S, Outbox
+from taskd_net.job.decide.plugins import Plugin, Progress, built_in
+from taskd_net.job.decide.records import AgentRecord, WorkerRecord
+from taskd_net.job.decide.snapshot import JobConfig, Snapshot
+from taskd_net.job.decide.traffic import Command
 from tests.jobs.scene import CLUSTERD, LOCAL, Scene, commands, started
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net.jobs import epochs
-from taskd_net.jobs.events import (
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.events import (
     CallEnded,
     Continued,
     Event,
@@ -19,10 +19,10 @@ from taskd_net.jobs.events import (
     Subscribed,
     SwitchNic,
 )
-from taskd_net.jobs.job import CONTROLLER_S
-from taskd_net.jobs.open_faults import OpenFaults
-from taskd_net.jobs.snapshot import FAULT_UNREPORTED_S
-from taskd_net.jobs.traffic import Outcome
+from taskd_net.job.decide.job import CONTROLLER_S
+from taskd_net.job.decide.open_faults import OpenFaults
+from taskd_net.job.decide.snapshot import FAULT_UNREPORTED_S
+from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 STOP = Signal("u", "stopTrain", ("stop_train",), {3: 1})

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.jobs.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
-from taskd_net.jobs.job import PAUSE_STARTS_S, Job
-from taskd_net.jobs.orders import ORDERS_KEPT, Orders
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Call
+from taskd_net.job.decide.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
+from taskd_net.job.decide.job import PAUSE_STARTS_S, Job
+from taskd_net.job.decide.orders import ORDERS_KEPT, Orders
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Call
 
 pytestmark = pytest.mark.oldest
 

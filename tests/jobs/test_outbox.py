@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from taskd_net.jobs.outbox import COMMAND_RETRY_S, INFINITY, Outbox, Sending, uuid_of
-from taskd_net.jobs.traffic import Command, Reply
+from taskd_net.job.decide.outbox import COMMAND_RETRY_S, INFINITY, Outbox, Sending, uuid_of
+from taskd_net.job.decide.traffic import Command, Reply
 
 
 def box(*commands: tuple[str, str, int]) -> Outbox:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.jobs.plain import from_plain, to_text
+from taskd_net.job.decide.plain import from_plain, to_text
 
 
 @dataclass

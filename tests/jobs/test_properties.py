@@ -6,9 +6,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taskd_net.base.position import Position
-from taskd_net.jobs.events import MachineReset, Reported
-from taskd_net.jobs.records import Taken
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.job.decide.events import MachineReset, Reported
+from taskd_net.job.decide.records import Taken
+from taskd_net.job.decide.snapshot import JobConfig
 from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
 from tests.jobs.play import ORDER, STEP, Play
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL

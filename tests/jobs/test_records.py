@@ -6,8 +6,16 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Position
-from taskd_net.jobs.events import Reported
-from taskd_net.jobs.records import AGENT_SILENT_S, JOB_NODES, REPORTS_PER_NODE, UNKNOWN, AgentRecord, Records, Taken
+from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.records import (
+    AGENT_SILENT_S,
+    JOB_NODES,
+    REPORTS_PER_NODE,
+    UNKNOWN,
+    AgentRecord,
+    Records,
+    Taken,
+)
 
 FAULT = '{"fault_ranks": [3], "restart_times": -1}'
 

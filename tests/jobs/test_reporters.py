@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.base.position import Position, tool_ranks
-from taskd_net.faults.events import read_event
-from taskd_net.jobs.device_state import DeviceState, FaultConfig
-from taskd_net.jobs.events import DeviceEvent, DeviceRanks, DeviceReleased, Reported
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.reporters import DEVICES_PER_NODE, RegisteredDevices, Reporters
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.job.decide.device_state import DeviceState, FaultConfig
+from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, DeviceReleased, Reported
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.reporters import DEVICES_PER_NODE, RegisteredDevices, Reporters
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.faults.events import read_event
 
 NOW = 1_700_000_000.0
 DEVICE = "host-b/npu-0"

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.jobs.events import Acknowledged, Signal
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
-from taskd_net.jobs.state import SCHEMA
+from taskd_net.job.decide.events import Acknowledged, Signal
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS
+from taskd_net.job.decide.state import SCHEMA
 from tests.jobs.scene import CLUSTERD, LOCAL, Scene, started
 
 

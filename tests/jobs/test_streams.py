@@ -9,10 +9,10 @@ from typing import ClassVar
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.jobs.events import RetryTime
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.plugins import AnyPlugin, Plugin, Progress
-from taskd_net.jobs.snapshot import JobConfig, Snapshot
+from taskd_net.job.decide.events import RetryTime
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins import AnyPlugin, Plugin, Progress
+from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 
 
 @dataclass

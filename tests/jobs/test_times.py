@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 
 from taskd_net.base.untrusted import json_value
-from taskd_net.jobs.events import RetryTime, Signal
-from taskd_net.jobs.job import PAUSE_STARTS_S, TICK_PAUSE_S, TIME_STORED_S, Job
-from taskd_net.jobs.outbox import Sending
-from taskd_net.jobs.plain import from_plain, to_text
-from taskd_net.jobs.plugins import built_in
-from taskd_net.jobs.state import State
-from taskd_net.jobs.times import Moment, Timer, move, move_plain, moved
+from taskd_net.job.decide.events import RetryTime, Signal
+from taskd_net.job.decide.job import PAUSE_STARTS_S, TICK_PAUSE_S, TIME_STORED_S, Job
+from taskd_net.job.decide.outbox import Sending
+from taskd_net.job.decide.plain import from_plain, to_text
+from taskd_net.job.decide.plugins import built_in
+from taskd_net.job.decide.state import State
+from taskd_net.job.decide.times import Moment, Timer, move, move_plain, moved
 from tests.jobs.scene import CLUSTERD, LOCAL, commands, started
 
 DAY_S: Final = 86_400.0

@@ -9,7 +9,7 @@ import pytest
 from taskd_net.base.codes import ArgumentError
 from taskd_net.base.position import Position
 from taskd_net.base.vocabulary import AGENT_COMMANDS
-from taskd_net.jobs.traffic import Command, fault_ranks, rank_texts
+from taskd_net.job.decide.traffic import Command, fault_ranks, rank_texts
 
 
 @pytest.mark.parametrize(

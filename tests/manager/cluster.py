@@ -11,7 +11,7 @@ from uuid import uuid4
 from taskd_net import Ack, Message, Node, NodeConfig, Retry
 from taskd_net.base.body import Body
 from taskd_net.base.vocabulary import AFTER, RESTART_ALL, RESTART_RANKS
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.manager import Manager, ManagerConfig
 
 SOON = 10.0
 

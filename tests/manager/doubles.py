@@ -15,10 +15,10 @@ import pytest
 from taskd_net import Ack, Code, Message, NodeConfig, Position
 from taskd_net.base.body import Body
 from taskd_net.base.vocabulary import AFTER, INCARNATION, MEANT_FOR, RESTART_ALL, RESTART_RANKS
-from taskd_net.jobs.events import Event, FaultFiles
-from taskd_net.jobs.traffic import Call, Reply, Reset
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.keeping import Keeping
+from taskd_net.job.decide.events import Event, FaultFiles
+from taskd_net.job.decide.traffic import Call, Reply, Reset
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.keeping import Keeping
 from tests.jobs.scene import words
 from tests.polling import until
 
@@ -163,8 +163,8 @@ class Shell:
         self._config = config
         self._messages = 0
         self._heard = Lines(self.lines)
-        monkeypatch.setattr("taskd_net.manager.keeping.Store", lambda *_: DiskStore(self.disk, self._heard))
-        monkeypatch.setattr("taskd_net.manager.runtime.get_logger", lambda **_: Log(self._heard))
+        monkeypatch.setattr("taskd_net.job.manager.keeping.Store", lambda *_: DiskStore(self.disk, self._heard))
+        monkeypatch.setattr("taskd_net.job.manager.runtime.get_logger", lambda **_: Log(self._heard))
 
     def say(self, text: str) -> None:
         """A heading for what follows."""

@@ -18,12 +18,12 @@ from typing import Any
 
 from taskd_net import Node, NodeConfig
 from taskd_net.core.frame import Ack
-from taskd_net.jobs.traffic import Command, Reset
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.dispatch import Dispatch
-from taskd_net.manager.faults import DeviceFaults
-from taskd_net.manager.keeping import Keeping
-from taskd_net.manager.resets import Resets
+from taskd_net.job.decide.traffic import Command, Reset
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.dispatch import Dispatch
+from taskd_net.job.manager.faults import DeviceFaults
+from taskd_net.job.manager.keeping import Keeping
+from taskd_net.job.manager.resets import Resets
 from tests.polling import until
 
 

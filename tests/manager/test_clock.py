@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.manager import ManagerConfig
 from tests.api.conftest import free_port
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed

@@ -11,18 +11,18 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import profiling_switch
 from taskd_net.base.body import Body
-from taskd_net.job_view import ClusterdView
-from taskd_net.jobs.snapshot import JobTimes
-from taskd_net.jobs.traffic import Call
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job import profiling_switch
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.controller import HandlerController, Reports
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.decide.snapshot import JobTimes
+from taskd_net.job.decide.traffic import Call
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
-from taskd_net.recover.controller import HandlerController, Reports
-from taskd_net.recover.life import ClusterdTimes
+from taskd_net.observe.job_view import ClusterdView
 from tests.manager import cluster
 from tests.manager.cluster import agent, leaves, worker
 from tests.peers.clusterd import ClusterD

@@ -10,8 +10,8 @@ import pytest
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.schema import settings_of
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.config import ignored_interval, size
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.config import ignored_interval, size
 
 
 @pytest.mark.parametrize(("value", "recovers"), [("on", True), ("process", True), ("", False), ("off", False)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.logger import get_logger
-from taskd_net.manager.device_files import REMOVED_S, SeparatedList, read_names, read_ranks
+from taskd_net.job.manager.device_files import REMOVED_S, SeparatedList, read_names, read_ranks
 from tests.polling import until
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from taskd_net import Ack, Code, Node, NodeConfig
-from taskd_net.jobs.traffic import Command
-from taskd_net.manager.dispatch import Dispatch
+from taskd_net.job.decide.traffic import Command
+from taskd_net.job.manager.dispatch import Dispatch
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import SOON, agent, leaves, worker
 from tests.polling import until

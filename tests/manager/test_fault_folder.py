@@ -1,4 +1,4 @@
-"""taskd_net.manager.fault_folder: the folder as Kubernetes changes it, and as a person does."""
+"""taskd_net.job.manager.fault_folder: the folder as Kubernetes changes it, and as a person does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from taskd_net.faults import editions
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.levels import FaultType
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE, FaultRules
-from taskd_net.manager.fault_folder import FaultFolder, read_folder
-from taskd_net.manager.watching import LOOK_S
+from taskd_net.job.faults import editions
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.levels import FaultType
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE, FaultRules
+from taskd_net.job.manager.fault_folder import FaultFolder, read_folder
+from taskd_net.job.manager.watching import LOOK_S
 from tests.fault_levels.scene import CODES, L1, L5, files
 from tests.polling import PATIENCE_S, until
 
@@ -116,7 +116,7 @@ async def test_by_setting_a_change_waits_for_the_end_of_the_period(
 ) -> None:
     """Also where the file system tells of it; and where it does not tell, without the setting."""
     now = [1000.0]
-    monkeypatch.setattr("taskd_net.manager.fault_folder.monotonic", lambda: now[0])
+    monkeypatch.setattr("taskd_net.job.manager.fault_folder.monotonic", lambda: now[0])
     if not told:
         monkeypatch.setitem(sys.modules, "watchfiles", None)
     looks = 0
@@ -178,7 +178,7 @@ def test_the_settings_of_the_reading(tmp_path: Path) -> None:
 def test_all_files_are_of_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The link is led to another folder between two files, and the folder before is gone."""
     swap(tmp_path, "one", {CODES_FILE: b"1", CUSTOMIZATION_FILE: b"1"})
-    from taskd_net.manager import fault_folder
+    from taskd_net.job.manager import fault_folder
 
     read, swaps = fault_folder._read, iter(["two", "three"])
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.job_view import DeviceView
-from taskd_net.jobs.traffic import Reset
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.resets import OnReset
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.decide.traffic import Reset
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.resets import OnReset
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
+from taskd_net.observe.job_view import DeviceView
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
 from tests.polling import until

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.recover.codes import Code
-from taskd_net.recover.controller import HandlerController, Reports
+from taskd_net.job.clusterd.codes import Code
+from taskd_net.job.clusterd.controller import HandlerController, Reports
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from tests.manager.cluster import agent, leaves, managed
 from tests.polling import until
 

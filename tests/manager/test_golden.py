@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.jobs.events import Signal, SwitchNic
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.decide.events import Signal, SwitchNic
+from taskd_net.job.manager import ManagerConfig
 from tests.manager.doubles import Shell
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.guarded import FAILURES, Guarded
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.guarded import FAILURES, Guarded
 from tests.manager.cluster import agent, leaves, managed, worker
 from tests.polling import until
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 FAULTY = """
 import threading
 from dataclasses import dataclass, field
-from taskd_net.jobs.plugins import Plugin, Progress
+from taskd_net.job.decide.plugins import Plugin, Progress
 
 forever = threading.Event()
 

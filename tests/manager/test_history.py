@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters
-from taskd_net.jobs.events import (
+from taskd_net.job.decide.events import (
     Acknowledged,
     Event,
     MachineReset,
@@ -17,8 +16,9 @@ from taskd_net.jobs.events import (
     StressTest,
     SwitchNic,
 )
-from taskd_net.jobs.traffic import Call, Command, Item, Reply, Restarts
-from taskd_net.manager.history import History, cause
+from taskd_net.job.decide.traffic import Call, Command, Item, Reply, Restarts
+from taskd_net.job.manager.history import History, cause
+from taskd_net.observe.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters
 
 
 def sent(number: int, to: str = "Agent/0", code: int = 203) -> Command:

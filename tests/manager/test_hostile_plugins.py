@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from taskd_net import Node
-from taskd_net.jobs.plugins import Progress
-from taskd_net.jobs.snapshot import Snapshot
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.guarded import FAILURES
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.manager.threads import OwnThread
+from taskd_net.job.decide.plugins import Progress
+from taskd_net.job.decide.snapshot import Snapshot
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.guarded import FAILURES
+from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net.job.manager.threads import OwnThread
 from tests.cli.processes import Command, Daemon
 from tests.manager.cluster import Leaf, agent, leaves, managed
 from tests.polling import until
@@ -26,8 +26,8 @@ from tests.polling import until
 SOURCE = """
 import os, sys, threading, time
 from dataclasses import dataclass, field
-from taskd_net.jobs import traffic
-from taskd_net.jobs.plugins import Plugin, Progress
+from taskd_net.job.decide import traffic
+from taskd_net.job.decide.plugins import Plugin, Progress
 
 made = [0]
 forever = threading.Event()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from taskd_net import Node, NodeConfig
-from taskd_net.faults.levels import Mode
-from taskd_net.jobs.device_state import FaultConfig
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.manager.store import Store
+from taskd_net.job.decide.device_state import FaultConfig
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.faults.levels import Mode
+from taskd_net.job.manager.store import Store
 from tests.api.conftest import free_port
 from tests.fork_server import ROOT, forked
 from tests.jobs.scene import LOCAL

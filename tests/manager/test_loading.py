@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from taskd_net.manager import ManagerConfig, loading
-from taskd_net.manager.guarded import Guarded
+from taskd_net.job.manager import ManagerConfig, loading
+from taskd_net.job.manager.guarded import Guarded
 
 GOOD = """
-from taskd_net.jobs.plugins import Plugin, Progress
+from taskd_net.job.decide.plugins import Plugin, Progress
 
 class {name}(Plugin[None]):
     name = "{name}"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
 from tests import mindio as double
 from tests.cli.processes import ROOT, Daemon, run
 from tests.manager.cluster import Leaf, agent, managed

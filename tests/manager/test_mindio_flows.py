@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.manager import ManagerConfig
+from taskd_net.job.manager import ManagerConfig
 from tests import mindio as double
 from tests.manager.cluster import agent, leaves, managed, worker
 from tests.manager.test_recovery import SCENARIOS, Seen, clusterd, events, live

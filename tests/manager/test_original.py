@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, Node, NodeConfig
-from taskd_net.jobs.events import Event, Signal
-from taskd_net.jobs.snapshot import JobTimes
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job.decide.events import Event, Signal
+from taskd_net.job.decide.snapshot import JobTimes
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from tests.api.conftest import SOON, until
 from tests.peers.original.applications import OriginalAgent, Stage
 
 REFUSED = """
-from taskd_net.jobs.plugins import Plugin, Progress
+from taskd_net.job.decide.plugins import Plugin, Progress
 
 class Careless(Plugin[None]):
     name = "Careless"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.manager.outlook import ALONE_S, UNSURE_S, Outlook, Step
+from taskd_net.job.manager.outlook import ALONE_S, UNSURE_S, Outlook, Step
 
 
 def looks(outlook: Outlook, times: list[float], **seen: bool) -> list[Step]:

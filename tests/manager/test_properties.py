@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from taskd_net.base import vocabulary
 from taskd_net.base.vocabulary import KEEP_ALIVE
-from taskd_net.jobs.events import DeviceEvent, DeviceRanks, DeviceReleased, Event, FaultFiles, Reported, RetryTime
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Command
-from taskd_net.manager.store import Store
+from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, DeviceReleased, Event, FaultFiles, Reported, RetryTime
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Command
+from taskd_net.job.manager.store import Store
 from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
 from tests.jobs.play import RESTARTS, STEP, Play
 from tests.jobs.scene import CLUSTERD, LOCAL

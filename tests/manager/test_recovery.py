@@ -18,10 +18,10 @@ from uuid import uuid4
 import pytest
 
 import taskd_net
-from taskd_net.jobs.traffic import Call
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.recover.controller import ACTIONS, Handler, HandlerController, Reports
+from taskd_net.job.clusterd.controller import ACTIONS, Handler, HandlerController, Reports
+from taskd_net.job.decide.traffic import Call
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import free_port

@@ -11,13 +11,13 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import profiling_switch
-from taskd_net.jobs.epochs import LEFT, NEW, RUNNING, Part
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job import profiling_switch
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.decide.epochs import LEFT, NEW, RUNNING, Part
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
-from taskd_net.recover.life import ClusterdTimes
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.peers.clusterd import ClusterD
 from tests.polling import until

@@ -15,20 +15,20 @@ from typing import Final
 
 import pytest
 
-from taskd_net import profiling_switch
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd.leader import Leader
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import LEADER, EtcdStore, created
-from taskd_net.jobs.events import MachineReset, Subscribed
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.traffic import Outcome
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.manager.store import Store
+from taskd_net.job import profiling_switch
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.decide.events import MachineReset, Subscribed
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.traffic import Outcome
+from taskd_net.job.keep.leader import Leader
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import LEADER, EtcdStore, created
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net.job.manager.store import Store
 from taskd_net.net.wire import etcd_pb2
-from taskd_net.recover import rpcs
-from taskd_net.recover.life import ClusterdTimes
 from tests.etcd.double import Double
 from tests.jobs.scene import CLUSTERD
 from tests.manager.cluster import agent, leaves, managed

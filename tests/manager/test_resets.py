@@ -14,8 +14,8 @@ import pytest
 
 from taskd_net.base.limits import KILLED_S
 from taskd_net.base.logger import get_logger
-from taskd_net.jobs.traffic import Reset
-from taskd_net.manager.resets import OnReset, Resets, program
+from taskd_net.job.decide.traffic import Reset
+from taskd_net.job.manager.resets import OnReset, Resets, program
 from tests.polling import until
 
 _kill = os.kill
@@ -177,8 +177,8 @@ async def test_a_hook_that_takes_no_end_is_left() -> None:
 
 PARENT = """
 import asyncio, signal, sys
-from taskd_net.jobs.traffic import Reset
-from taskd_net.manager.resets import ResetFailed, program
+from taskd_net.job.decide.traffic import Reset
+from taskd_net.job.manager.resets import ResetFailed, program
 
 match sys.argv[1]:
     case "ignored":

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.jobs.events import Event, RetryTime, Signal, SwitchNic
-from taskd_net.jobs.snapshot import JobTimes
-from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.dispatch import Dispatch
-from taskd_net.manager.kept import NotKept
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.manager.store import Store
+from taskd_net.job.decide.events import Event, RetryTime, Signal, SwitchNic
+from taskd_net.job.decide.snapshot import JobTimes
+from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.dispatch import Dispatch
+from taskd_net.job.manager.kept import NotKept
+from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net.job.manager.store import Store
 from tests.manager.cluster import SOON, agent, leaves, managed, worker
 from tests.polling import until
 

@@ -15,15 +15,15 @@ import pytest
 from taskd_net import Node, NodeConfig
 from taskd_net.base.codes import ConfigError, NodeClosed
 from taskd_net.base.logger import get_logger
-from taskd_net.etcd import leader
-from taskd_net.etcd.leader import Leader
-from taskd_net.etcd.limits import EtcdLimits
-from taskd_net.etcd.place import Place
-from taskd_net.etcd.store import EtcdStore
-from taskd_net.jobs.state import SCHEMA
-from taskd_net.manager import ManagerConfig, Succession, succession
-from taskd_net.manager.kept import name_of
-from taskd_net.manager.limits import ManagerLimits
+from taskd_net.job.decide.state import SCHEMA
+from taskd_net.job.keep import leader
+from taskd_net.job.keep.leader import Leader
+from taskd_net.job.keep.limits import EtcdLimits
+from taskd_net.job.keep.place import Place
+from taskd_net.job.keep.store import EtcdStore
+from taskd_net.job.manager import ManagerConfig, Succession, succession
+from taskd_net.job.manager.kept import name_of
+from taskd_net.job.manager.limits import ManagerLimits
 from tests.etcd.double import Away, Double
 from tests.manager.cluster import Leaf
 from tests.peers.mesh import soon

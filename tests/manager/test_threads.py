@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from taskd_net.manager.threads import OwnThread
+from taskd_net.job.manager.threads import OwnThread
 from tests.manager.cluster import SOON
 
 

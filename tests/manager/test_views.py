@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from taskd_net.job_view import RANKS_SHOWN, AgentView
-from taskd_net.jobs.fault import Fault
-from taskd_net.jobs.outbox import Outbox
-from taskd_net.jobs.records import AgentRecord, Records
-from taskd_net.jobs.traffic import Command
-from taskd_net.manager.views import agent_views
+from taskd_net.job.decide.fault import Fault
+from taskd_net.job.decide.outbox import Outbox
+from taskd_net.job.decide.records import AgentRecord, Records
+from taskd_net.job.decide.traffic import Command
+from taskd_net.job.manager.views import agent_views
+from taskd_net.observe.job_view import RANKS_SHOWN, AgentView
 
 
 def records(agents: int) -> Records:

@@ -16,11 +16,11 @@ from typing import TypeVar
 import pytest
 import watchfiles
 
-from taskd_net import profiling_switch
-from taskd_net.jobs.events import ProfilingSwitch
-from taskd_net.manager import ManagerConfig
-from taskd_net.manager.limits import ManagerLimits
-from taskd_net.manager.watching import watch
+from taskd_net.job import profiling_switch
+from taskd_net.job.decide.events import ProfilingSwitch
+from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net.job.manager.watching import watch
 from tests.manager.cluster import SOON, leaves, managed, worker
 
 OFTEN_S, SELDOM_S = 0.01, 3600.0
@@ -236,7 +236,7 @@ async def test_clusterd_has_the_say(path: Path, often: None) -> None:
 ENDS = """
 import asyncio, os, sys, threading, time, types
 from pathlib import Path
-from taskd_net.manager.watching import watch
+from taskd_net.job.manager.watching import watch
 
 class Late:
     # It is collected after the functions of atexit. A thread that wants the interpreter from now on never gets it.

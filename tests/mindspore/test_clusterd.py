@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from taskd_net.job.clusterd import HandlerController, Reports, rpcs
+from taskd_net.job.clusterd.launcher import Clusterd
 from taskd_net.mindspore import MSRunPlugin, Paths
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import HandlerController, Reports, rpcs
-from taskd_net.recover.launcher import Clusterd
 from tests.api.frameworks import FINISHES, Double, Msrun
 from tests.mindspore.test_plugin import SOON, TIMES, soon
 from tests.peers.clusterd import ClusterD

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base import bounded_file
-from taskd_net.manager.changed_file import FILE_BYTES
+from taskd_net.job.manager.changed_file import FILE_BYTES
 from taskd_net.mindspore import files
 from taskd_net.mindspore.files import Paths, Reader
 from taskd_net.mindspore.machine import Files

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.api.member import Refused
 from taskd_net.base.codes import ConfigError
+from taskd_net.job.api.member import Refused
 from taskd_net.mindspore import MSRunPlugin, Paths, Times
 from tests.api.frameworks import FINISHES, Double, Msrun
 

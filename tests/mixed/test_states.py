@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks import checkout
 from taskd_net import Node, NodeConfig
-from taskd_net.etcd.place import Place
-from taskd_net.jobs.state import SCHEMA
+from taskd_net.job.decide.state import SCHEMA
+from taskd_net.job.keep.place import Place
 from tests.cli.processes import ROOT, Command, Daemon
 from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
 from tests.manager.cluster import Leaf
@@ -32,7 +32,7 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package of a later release."""
     folder = tmp_path_factory.mktemp("later")
     shutil.copytree(ROOT / "taskd_net", folder / "taskd_net", ignore=shutil.ignore_patterns("__pycache__"))
-    state = folder / "taskd_net" / "jobs" / "state.py"
+    state = folder / "taskd_net" / "job" / "decide" / "state.py"
     text = state.read_text()
     assert text.count(f"SCHEMA: Final = {SCHEMA}\n") == 1
     state.write_text(text.replace(f"SCHEMA: Final = {SCHEMA}\n", f"SCHEMA: Final = {SCHEMA + 1}\n"))

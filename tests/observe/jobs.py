@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from taskd_net.job_view import (
+from taskd_net.observe.job_view import (
     AgentView,
     ClusterdView,
     DecisionView,

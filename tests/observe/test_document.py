@@ -12,9 +12,9 @@ import pytest
 from taskd_net import Position
 from taskd_net.base.expect import Expected
 from taskd_net.base.states import State
-from taskd_net.job_view import JobView
 from taskd_net.observe.document import by_position, children, document, healthy, in_trouble
 from taskd_net.observe.job_document import devices_document, silent_document
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "status.md"

@@ -9,7 +9,9 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.codes import Refusal
-from taskd_net.job_view import (
+from taskd_net.observe import job_codec as wire
+from taskd_net.observe.job_codec import TEXT_CHARS
+from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,
     MESSAGES_SHOWN,
@@ -23,8 +25,6 @@ from taskd_net.job_view import (
     MessageView,
     StreamView,
 )
-from taskd_net.observe import job_codec as wire
-from taskd_net.observe.job_codec import TEXT_CHARS
 from tests.observe.jobs import IN_ETCD, REFUSED, WHOLE
 
 pytestmark = pytest.mark.oldest

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job_view import AgentView, ClusterdView, JobCounters, JobView, LeaderView
 from taskd_net.observe.job_document import job_document, manager_trouble, trouble_of
+from taskd_net.observe.job_view import AgentView, ClusterdView, JobCounters, JobView, LeaderView
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest

@@ -11,10 +11,10 @@ import pytest
 
 from taskd_net import Node, Position
 from taskd_net.base.address import Address
-from taskd_net.job_view import JobView
 from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import Series
 from taskd_net.observe.service import PROBE_SERIES_PER_CALLER
 from taskd_net.observe.shared_answer import SharedAnswer

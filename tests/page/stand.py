@@ -11,8 +11,8 @@ from taskd_net.base.untrusted import json_line
 from taskd_net.faces.page.app import PageApp
 from taskd_net.faces.page.feed import Feed
 from taskd_net.faces.side_port import SidePort
-from taskd_net.job_view import JobView
 from taskd_net.observe.history import History
+from taskd_net.observe.job_view import JobView
 from tests.page.meshes import Made
 
 

@@ -13,9 +13,9 @@ from taskd_net.base.position import Position
 from taskd_net.base.states import State
 from taskd_net.faces.page.feed import REMOVED, Feed
 from taskd_net.faces.page.panel import panel
-from taskd_net.job_view import JobView
 from taskd_net.observe import history
 from taskd_net.observe.document import document
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.ledger import Record
 from taskd_net.observe.records import Mesh
 from taskd_net.observe.status_codec import read_node, read_records, write_node

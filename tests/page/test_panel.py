@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net.faces.page import panel as page_panel
 from taskd_net.faces.page.panel import panel
-from taskd_net.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
+from taskd_net.observe.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
 from tests.observe.jobs import WHOLE
 
 pytestmark = pytest.mark.oldest

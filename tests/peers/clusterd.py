@@ -14,10 +14,10 @@ from typing import Any, Final, Self
 import grpc
 from google.protobuf.message import Message
 
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.clusterd.rpcs import Rpc
 from taskd_net.net.wire import recover_pb2
-from taskd_net.recover import rpcs
-from taskd_net.recover.life import ClusterdTimes
-from taskd_net.recover.rpcs import Rpc
 
 RPCS: Final[dict[str, Rpc[Any, Any]]] = {each.path: each for each in vars(rpcs).values() if isinstance(each, Rpc)}
 WAIT_S: Final = 20.0

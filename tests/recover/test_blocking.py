@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from taskd_net import recover
 from taskd_net.base.codes import ConfigError, NodeError
-from taskd_net.jobs.traffic import Call
+from taskd_net.job import clusterd as recover
+from taskd_net.job.clusterd import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, blocking, pb, rpcs
+from taskd_net.job.clusterd.blocking import address_of
+from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import ClusterdError, Code, DLRecoverManager, HandlerController, Reports, blocking, pb, rpcs
-from taskd_net.recover.blocking import address_of
 from tests.peers import certificates
 from tests.peers.clusterd import QUICK, RPCS, ClusterD
 

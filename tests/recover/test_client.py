@@ -14,14 +14,14 @@ import pytest
 from google.protobuf.message import Message
 
 from taskd_net.base.address import Address
-from taskd_net.jobs.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.client import Client, ClusterdError
+from taskd_net.job.clusterd.codes import describe
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.clusterd.trust import credentials
+from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
-from taskd_net.recover.client import Client, ClusterdError
-from taskd_net.recover.codes import describe
-from taskd_net.recover.life import ClusterdTimes
-from taskd_net.recover.trust import credentials
 from tests.peers.clusterd import INFO as INFO_OF_REFUSALS
 from tests.peers.clusterd import QUICK, ClusterD
 from tests.polling import until

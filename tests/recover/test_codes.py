@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.recover.codes import Code, Seen, describe
+from taskd_net.job.clusterd.codes import Code, Seen, describe
 
 pytestmark = pytest.mark.oldest
 

@@ -4,9 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from taskd_net.jobs.events import Signal
-from taskd_net.jobs.traffic import Call
-from taskd_net.recover.controller import (
+from taskd_net.job.clusterd.controller import (
     ACTIONS,
     FOR_AGENTS,
     HandlerController,
@@ -18,6 +16,8 @@ from taskd_net.recover.controller import (
     give_up,
     unknown_actions,
 )
+from taskd_net.job.decide.events import Signal
+from taskd_net.job.decide.traffic import Call
 
 pytestmark = pytest.mark.oldest
 

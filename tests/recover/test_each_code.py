@@ -12,12 +12,12 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.address import Address
-from taskd_net.jobs.events import Event
-from taskd_net.jobs.traffic import Call
+from taskd_net.job.clusterd import Code, DLRecoverManager, HandlerController, Reports, pb, rpcs
+from taskd_net.job.clusterd.client import Client
+from taskd_net.job.clusterd.life import ClusterdTimes
+from taskd_net.job.decide.events import Event
+from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import Code, DLRecoverManager, HandlerController, Reports, pb, rpcs
-from taskd_net.recover.client import Client
-from taskd_net.recover.life import ClusterdTimes
 from taskd_net.sim.clusterd import run
 from taskd_net.sim.clusterd.desk import Desk
 from taskd_net.sim.clusterd.reader import parse

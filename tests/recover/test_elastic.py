@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc
 import pytest
 
+from taskd_net.job.clusterd import ClusterdError, pb
+from taskd_net.job.clusterd.elastic import ElasticRecoverManager
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import ClusterdError, pb
-from taskd_net.recover.elastic import ElasticRecoverManager
 from tests.peers import certificates
 from tests.peers.clusterd import ClusterD
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from taskd_net.jobs.traffic import Call
-from taskd_net.recover.controller import Ranks, Reports, give_up
+from taskd_net.job.clusterd.controller import Ranks, Reports, give_up
+from taskd_net.job.decide.traffic import Call
 from taskd_net.sim.clusterd.messages import Queue, Report
 from taskd_net.sim.clusterd.table import Event
 from tests.sim.clusterd.client import SCENARIOS, WELL, Played, play, scenario

@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from taskd_net.job.clusterd.launcher import init_grpc_client
+from taskd_net.job.clusterd.place import CLUSTERD_VARIABLES, clusterd_of_environment
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover.launcher import init_grpc_client
-from taskd_net.recover.place import CLUSTERD_VARIABLES, clusterd_of_environment
 from tests.mindspore.test_plugin import soon
 from tests.peers.clusterd import ClusterD, free_port
 
@@ -61,8 +61,8 @@ def test_variables_that_are_missing_are_named(
 FORKS = """
 import os, sys, warnings
 from taskd_net import NodeForked
-from taskd_net.recover import report_process_fault
-from taskd_net.recover.launcher import init_grpc_client
+from taskd_net.job.clusterd import report_process_fault
+from taskd_net.job.clusterd.launcher import init_grpc_client
 
 warnings.simplefilter("ignore")
 if sys.argv[1] == "client":

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.recover.life import Life, Next, Step
+from taskd_net.job.clusterd.life import Life, Next, Step
 
 pytestmark = pytest.mark.oldest
 

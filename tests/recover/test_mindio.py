@@ -18,11 +18,11 @@ import pytest
 
 from taskd_net.base import threads
 from taskd_net.base.codes import NodeError
-from taskd_net.jobs.traffic import Call
+from taskd_net.job.clusterd import DLRecoverManager, pb, rpcs
+from taskd_net.job.clusterd.controller import NoHandler, Ranks, Reports, carry_out
+from taskd_net.job.clusterd.mindio import MindIO, Refused
+from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import DLRecoverManager, pb, rpcs
-from taskd_net.recover.controller import NoHandler, Ranks, Reports, carry_out
-from taskd_net.recover.mindio import MindIO, Refused
 from tests import mindio as double
 from tests.peers.clusterd import ClusterD
 
@@ -473,7 +473,7 @@ def test_the_process_ends_with_its_parent(job: double.Job, tmp_path: Path) -> No
     """Also while a call holds it, and while a forked child has the parent's end of the socket."""
     program = """\
 import os, sys, time
-from taskd_net.recover.mindio import MindIO
+from taskd_net.job.clusterd.mindio import MindIO
 from tests.recover.test_mindio import Heard
 controller = MindIO()
 controller.start(Heard())

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from taskd_net.jobs.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.clusterd.orders import Message, job_of, read
+from taskd_net.job.decide.events import ProfilingSwitch, Signal, StressTest, SwitchNic
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover.orders import Message, job_of, read
 
 pytestmark = pytest.mark.oldest
 

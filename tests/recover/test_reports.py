@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.job.clusterd import reports
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import reports
 
 pytestmark = pytest.mark.oldest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from taskd_net.recover import rpcs
-from taskd_net.recover.rpcs import Rpc
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.rpcs import Rpc
 
 pytestmark = pytest.mark.oldest
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 import taskd_net
+from taskd_net.job.clusterd.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
 from taskd_net.net.wire import recover_pb2 as pb
-from taskd_net.recover.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
 
 pytestmark = pytest.mark.oldest
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.recover.trust import credentials
+from taskd_net.job.clusterd.trust import credentials
 
 pytestmark = pytest.mark.oldest
 

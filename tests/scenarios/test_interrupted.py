@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 INTERRUPTED = """
     import faulthandler, random, signal, sys
     from taskd_net.node import blocking
-    from taskd_net.api import worker
+    from taskd_net.job.api import worker
     from taskd_net.node.background import shared
 
     class Interrupt(BaseException):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Ack, Code, Node, NodeConfig, Position, Role
-from taskd_net.api.watcher import DeviceWatcher
 from taskd_net.base.body import Body
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import tool_of
+from taskd_net.job.api.watcher import DeviceWatcher
 from taskd_net.net.free_position import free_position, tool_position
 from tests.cli.processes import PATIENCE_S, Daemon, run
 from tests.manager.cluster import Leaf

@@ -11,8 +11,8 @@ import pytest
 from torch.distributed.launcher import api as launcher
 
 import mindx_elastic
+from taskd_net.job.clusterd import rpcs
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.recover import rpcs
 from taskd_net.torch import ElasticAgent, patch, unpatch
 from taskd_net.torch.elastic import ResetAgent, patch_torch_methods
 from tests.peers.clusterd import ClusterD

@@ -11,7 +11,7 @@ from pathlib import Path
 SCRIPT = """
 import sys
 import torch.distributed as dist
-from taskd_net.api.group_info import dump_group_info
+from taskd_net.job.api.group_info import dump_group_info
 
 assert dump_group_info() is False
 rank = int(sys.argv[1])

@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.distributed import HashStore, TCPStore
 
 from taskd_net import BlockingNode, Body, NodeConfig
-from taskd_net.api import destroy_taskd_worker, init_taskd_worker, register_handler, start_taskd_worker, worker
 from taskd_net.base.codes import ArgumentTypeError, ConfigError
+from taskd_net.job.api import destroy_taskd_worker, init_taskd_worker, register_handler, start_taskd_worker, worker
 from taskd_net.torch import CannotRejoin, UnsupportedTorch, rejoin, seam
 
 SOON = 60.0

@@ -160,7 +160,7 @@ def test_generated_files_have_names_of_their_own() -> None:
 
 BOTH: Final = """
 import recover_pb2, datatrace_pb2
-from taskd_net.recover import pb
+from taskd_net.job.clusterd import pb
 from taskd_net.net.wire import datatrace_pb2 as ours
 for theirs, own in ((recover_pb2, pb), (datatrace_pb2, ours)):
     for name in theirs.DESCRIPTOR.message_types_by_name:
@@ -170,7 +170,7 @@ assert recover_pb2.ClientInfo.FromString(info.SerializeToString()).jobId == "J"
 """
 
 
-@pytest.mark.parametrize("first", ["", "import taskd_net.recover\n"], ids=["theirs-first", "ours-first"])
+@pytest.mark.parametrize("first", ["", "import taskd_net.job.clusterd\n"], ids=["theirs-first", "ours-first"])
 def test_taskds_own_modules_may_be_in_the_same_process(first: str, tmp_path: Path) -> None:
     """Its file names, and its messages without a package, are in the same pool of names."""
     compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"--python_out={tmp_path}"]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from taskd_net.base.exports import late
 
 if TYPE_CHECKING:
-    from taskd_net.api import (
+    from taskd_net.job.api import (
         destroy_taskd_proxy,
         destroy_taskd_worker,
         init_taskd_agent,
@@ -32,4 +32,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a process has one role or two
-    __getattr__ = late(globals(), {"taskd_net.api": __all__})
+    __getattr__ = late(globals(), {"taskd_net.job.api": __all__})

@@ -12,7 +12,7 @@ from taskd_net import ConfigError
 from taskd_net.cli.command import JSON
 from taskd_net.cli.faults.options import Files, config, options, read_files
 from taskd_net.cli.lines import say, say_json
-from taskd_net.faults.rules import Problem, RulesRefused
+from taskd_net.job.faults.rules import Problem, RulesRefused
 
 REFUSED: Final = 1
 """Exit code: the files would be refused."""

@@ -11,9 +11,9 @@ from taskd_net.base.codes import ArgumentError
 from taskd_net.cli.command import JSON
 from taskd_net.cli.faults.options import config, options, rules_of
 from taskd_net.cli.lines import say, say_json
-from taskd_net.faults.events import Severity, fault_code
-from taskd_net.faults.levels import FaultType, JobKind, Mode, SubHealth, steps
-from taskd_net.faults.rules import FaultRules
+from taskd_net.job.faults.events import Severity, fault_code
+from taskd_net.job.faults.levels import FaultType, JobKind, Mode, SubHealth, steps
+from taskd_net.job.faults.rules import FaultRules
 
 
 @click.command(

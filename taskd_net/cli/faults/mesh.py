@@ -24,9 +24,9 @@ from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config, tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
-from taskd_net.faults.events import FaultKind, Severity, read_event
-from taskd_net.jobs.device_reports import DeviceReport, release_body
-from taskd_net.jobs.reporters import NODES_MOST
+from taskd_net.job.decide.device_reports import DeviceReport, release_body
+from taskd_net.job.decide.reporters import NODES_MOST
+from taskd_net.job.faults.events import FaultKind, Severity, read_event
 from taskd_net.net.free_position import tool_position
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document

@@ -9,10 +9,10 @@ import click
 from taskd_net.base.codes import ArgumentError, ConfigError
 from taskd_net.base.schema import described
 from taskd_net.cli.options import SettingOption, place
-from taskd_net.faults.config import FaultSettings
-from taskd_net.faults.reading import poll_interval, read_rules
-from taskd_net.faults.rules import POLL_FILE, FaultRules, Problem
-from taskd_net.manager.fault_folder import read_folder
+from taskd_net.job.faults.config import FaultSettings
+from taskd_net.job.faults.reading import poll_interval, read_rules
+from taskd_net.job.faults.rules import POLL_FILE, FaultRules, Problem
+from taskd_net.job.manager.fault_folder import read_folder
 
 _SETTINGS: Final = described(FaultSettings)
 

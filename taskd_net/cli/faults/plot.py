@@ -11,8 +11,8 @@ from typing import Final
 import click
 
 from taskd_net.base.untrusted import printable
-from taskd_net.faults.decisions import Decision
-from taskd_net.faults.levels import FaultType
+from taskd_net.job.faults.decisions import Decision
+from taskd_net.job.faults.levels import FaultType
 
 SUFFIXES: Final = (".svg", ".png")
 DEVICES_DRAWN: Final = 200

@@ -15,10 +15,10 @@ from taskd_net.base.untrusted import json_value, shown
 from taskd_net.cli.command import JSON
 from taskd_net.cli.faults.options import config, options, rules_of
 from taskd_net.cli.lines import say, say_json
-from taskd_net.faults.decisions import Decision
-from taskd_net.faults.events import FaultEvent, read_event
-from taskd_net.faults.policy import FaultPolicy
-from taskd_net.faults.simulation import Simulation
+from taskd_net.job.faults.decisions import Decision
+from taskd_net.job.faults.events import FaultEvent, read_event
+from taskd_net.job.faults.policy import FaultPolicy
+from taskd_net.job.faults.simulation import Simulation
 
 SKIPPED: Final = 1
 """Exit code: a line is no event."""

@@ -8,7 +8,7 @@ from taskd_net.demo.faults.stage import LASTING, OFTEN, PORT_DOWN, RELEASE_S, SL
 from taskd_net.demo.job.scenarios import WORKERS
 from taskd_net.demo.job.terms import COMMAND, ENDED
 from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED
-from taskd_net.manager.faults import NO_SWITCH
+from taskd_net.job.manager.faults import NO_SWITCH
 
 DMP_DAEMON: Final = "8C0A4E00"
 """TaskD's first worked example: from L1 to L5, where devices are isolated."""

@@ -13,7 +13,7 @@ from taskd_net.demo.job import stage
 from taskd_net.demo.job.stage import Missed
 from taskd_net.demo.job.terms import BEGAN
 from taskd_net.demo.recovery.stage import RecoveryStage
-from taskd_net.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
+from taskd_net.job.faults.rules import CODES_FILE, CUSTOMIZATION_FILE, POLL_FILE
 
 CHANGED: Final = "handling 'mindx-dl-fault-config' configmap change"
 """The line of the Manager's log for a change of the files; TaskD's users look for it."""

@@ -14,10 +14,10 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from taskd_net import api
 from taskd_net.base import limits
 from taskd_net.demo.job.terms import BEGAN, COMMAND, LOCAL, PARENT, RESTARTS
 from taskd_net.demo.job.witness import Witness, program
+from taskd_net.job import api
 
 
 @dataclass(eq=False)

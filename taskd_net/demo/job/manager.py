@@ -1,6 +1,6 @@
 """The program of the demo's Mgr: a node with a Manager, which the controller tells what ClusterD says.
 
-A line on stdin is an event in JSON: the name of a class of `taskd_net.jobs.events`, as `event`, and its fields. A line
+A line on stdin is an event in JSON: the name of a class of `taskd_net.job.decide.events`, as `event`, and its fields. A line
 on stdout is an event that the controller sees (`evidence.Seen`): the Mgr listens, more nodes are registered, or
 ClusterD gets an answer.
 """
@@ -18,10 +18,10 @@ import uvloop
 from taskd_net import Node, NodeConfig, Position
 from taskd_net.base import logs
 from taskd_net.demo.job.terms import BEGAN, REGISTERED, REPLY
-from taskd_net.jobs.events import Event, ProfilingSwitch, StressTest, SwitchNic
-from taskd_net.jobs.plain import from_plain
-from taskd_net.jobs.traffic import Reply
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.decide.events import Event, ProfilingSwitch, StressTest, SwitchNic
+from taskd_net.job.decide.plain import from_plain
+from taskd_net.job.decide.traffic import Reply
+from taskd_net.job.manager import Manager, ManagerConfig
 
 EVENTS: Final[dict[str, type[Event]]] = {kind.__name__: kind for kind in (ProfilingSwitch, StressTest, SwitchNic)}
 

@@ -22,7 +22,7 @@ KILLED: Final = {"Mgr": "-9"}
 HANGING: Final = """\
 import time
 from taskd_net.demo.job.witness import Witness
-from taskd_net.jobs.plugins import Plugin, Progress
+from taskd_net.job.decide.plugins import Plugin, Progress
 
 
 class Hanging(Plugin):

@@ -150,7 +150,7 @@ class Stage:
     # ---- the platform and ClusterD
 
     def signal(self, event: str, **fields: object) -> None:
-        """Let ClusterD say something to the Mgr: a class of `taskd_net.jobs.events`, and its fields."""
+        """Let ClusterD say something to the Mgr: a class of `taskd_net.job.decide.events`, and its fields."""
         stdin = self._processes["Mgr"].stdin
         assert stdin is not None
         stdin.write(json.dumps({"event": event, **fields}).encode() + b"\n")

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from taskd_net import api
 from taskd_net.base import vocabulary
 from taskd_net.demo.job.terms import BEGAN, COMMAND, FAILS, FAULTY, LOCAL, NODES, REGISTERED, RESTARTS, SILENT
 from taskd_net.demo.job.witness import Witness
-from taskd_net.jobs import epochs
+from taskd_net.job import api
+from taskd_net.job.decide import epochs
 
 BEAT_S: Final = 1.0
 

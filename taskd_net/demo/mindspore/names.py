@@ -9,7 +9,7 @@ AGENT: Final = "taskd/api/taskd_agent_api.py"
 PLUGIN: Final = "taskd/python/framework/agent/ms_mgr/msrun_plugin.py"
 
 _CONTENTS: Final = {
-    AGENT: "from taskd_net.api import init_taskd_agent, register_func, start_taskd_agent\n",
+    AGENT: "from taskd_net.job.api import init_taskd_agent, register_func, start_taskd_agent\n",
     PLUGIN: "from taskd_net.mindspore import MSRunPlugin\n",
 }
 

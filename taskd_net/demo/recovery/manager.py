@@ -18,11 +18,11 @@ from taskd_net.base import logs
 from taskd_net.demo.job.manager import say, tell_registered
 from taskd_net.demo.job.terms import BEGAN, COMMAND
 from taskd_net.demo.job.witness import Witness
-from taskd_net.job_view import SUBSCRIBED
-from taskd_net.jobs.traffic import Call
-from taskd_net.manager import Manager, ManagerConfig
-from taskd_net.recover import ClusterdError, HandlerController, Reports
-from taskd_net.recover.controller import Handler
+from taskd_net.job.clusterd import ClusterdError, HandlerController, Reports
+from taskd_net.job.clusterd.controller import Handler
+from taskd_net.job.decide.traffic import Call
+from taskd_net.job.manager import Manager, ManagerConfig
+from taskd_net.observe.job_view import SUBSCRIBED
 
 SAYS: Final = "DEMO_RECOVERY_SAYS"
 """Variable with the framework's codes, other than 0, as a JSON object: by strategy, or by action."""

@@ -15,7 +15,7 @@ import uvloop
 
 from taskd_net import Node, NodeConfig, Retry
 from taskd_net.base.body import Body
-from taskd_net.manager import Manager, ManagerConfig
+from taskd_net.job.manager import Manager, ManagerConfig
 
 
 async def _run(listen: str) -> None:

@@ -20,9 +20,9 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, natural
 from taskd_net.faces.page.panel import panel
-from taskd_net.job_view import JobView
 from taskd_net.observe import history
 from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
+from taskd_net.observe.job_view import JobView
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from taskd_net.job_view import JobView
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document
+from taskd_net.observe.job_view import JobView
 
 AGENTS: Final = 50
 """Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""

@@ -11,7 +11,7 @@ from taskd_net import Node, NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.cli.doctor import manager
 from taskd_net.cli.doctor.finding import Finding, State
-from taskd_net.job_view import JobCounters, JobView
+from taskd_net.observe.job_view import JobCounters, JobView
 from tests.cli.processes import run
 from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.peers.mesh import free_address

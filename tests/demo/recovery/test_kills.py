@@ -14,8 +14,8 @@ from taskd_net.demo.job.terms import BEGAN, COMMAND, ENDED, REGISTERED
 from taskd_net.demo.recovery.flows import BEFORE, CALLS, FURTHER, RECOVER, REPLACED, RETRY, Flow, Stop
 from taskd_net.demo.recovery.kills import GIVEN_UP, Since, rest
 from taskd_net.demo.recovery.stage import CLUSTERD, ENTERED, HEALTH, RecoveryStage
-from taskd_net.recover import rpcs
-from taskd_net.recover.life import Life, Step
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.life import Life, Step
 from taskd_net.sim.clusterd.course import STEPS, Pass, Watch, Write
 from taskd_net.sim.clusterd.messages import Queue, Report
 from taskd_net.sim.clusterd.round import Round

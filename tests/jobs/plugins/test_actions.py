@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from taskd_net.jobs.events import Signal
-from taskd_net.jobs.traffic import Call
+from taskd_net.job.decide.events import Signal
+from taskd_net.job.decide.traffic import Call
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 IN_PLACE = "recover-in-place"

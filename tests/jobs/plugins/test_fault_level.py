@@ -10,12 +10,9 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import ConfigError
-from taskd_net.faults.editions import Edition
-from taskd_net.faults.events import read_event
-from taskd_net.faults.levels import JobKind, Mode, SubHealth
-from taskd_net.jobs import epochs
-from taskd_net.jobs.device_state import FaultConfig, Task
-from taskd_net.jobs.events import (
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.device_state import FaultConfig, Task
+from taskd_net.job.decide.events import (
     DeviceEvent,
     DeviceRanks,
     DeviceReleased,
@@ -24,8 +21,11 @@ from taskd_net.jobs.events import (
     RetryTime,
     SeparatedNames,
 )
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Outcome, Reset
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Outcome, Reset
+from taskd_net.job.faults.editions import Edition
+from taskd_net.job.faults.events import read_event
+from taskd_net.job.faults.levels import JobKind, Mode, SubHealth
 from tests.jobs.scene import Scene, commands, owner
 
 L1, L2, L3, L4, L5, L6 = (f"8C00000{level}" for level in range(1, 7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskd_net.jobs.events import Signal
+from taskd_net.job.decide.events import Signal
 from tests.jobs.scene import CLUSTERD, started
 
 

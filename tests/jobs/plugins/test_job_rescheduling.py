@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net.jobs.events import MachineReset, Subscribed
-from taskd_net.jobs.plugins import Plugin, Progress, built_in
-from taskd_net.jobs.plugins.actions import RECOVERY
-from taskd_net.jobs.plugins.job_rescheduling import Killed
-from taskd_net.jobs.snapshot import Snapshot
+from taskd_net.job.decide.events import MachineReset, Subscribed
+from taskd_net.job.decide.plugins import Plugin, Progress, built_in
+from taskd_net.job.decide.plugins.actions import RECOVERY
+from taskd_net.job.decide.plugins.job_rescheduling import Killed
+from taskd_net.job.decide.snapshot import Snapshot
 from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 
 

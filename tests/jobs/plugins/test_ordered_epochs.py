@@ -6,13 +6,13 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import IN_PLACE_S
-from taskd_net.jobs import epochs
-from taskd_net.jobs.epochs import FINISHED, LEFT, NEW, RUNNING
-from taskd_net.jobs.outbox import COMMAND_ATTEMPTS
-from taskd_net.jobs.plugins.ordered_epochs import OrderedEpochs
-from taskd_net.jobs.plugins.stop_train import STOP_TRAIN_S
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Outcome
+from taskd_net.job.decide import epochs
+from taskd_net.job.decide.epochs import FINISHED, LEFT, NEW, RUNNING
+from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS
+from taskd_net.job.decide.plugins.ordered_epochs import OrderedEpochs
+from taskd_net.job.decide.plugins.stop_train import STOP_TRAIN_S
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, commands
 
 BOTH = JobConfig(fault_recover="on", clusterd=True, in_place=True)

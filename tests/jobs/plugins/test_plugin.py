@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.jobs.events import Reported
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.plugins import AnyPlugin, built_in
-from taskd_net.jobs.snapshot import JobConfig
+from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins import AnyPlugin, built_in
+from taskd_net.job.decide.snapshot import JobConfig
 
 PAGE = Path(__file__).parents[3] / "docs" / "manager.md"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.jobs.events import Acknowledged, RetryTime
-from taskd_net.jobs.outbox import COMMAND_RETRY_S
-from taskd_net.jobs.plugins.rounds import ASSUMED_RESTARTS
-from taskd_net.jobs.snapshot import MASTER_FAULT_S
+from taskd_net.job.decide.events import Acknowledged, RetryTime
+from taskd_net.job.decide.outbox import COMMAND_RETRY_S
+from taskd_net.job.decide.plugins.rounds import ASSUMED_RESTARTS
+from taskd_net.job.decide.snapshot import MASTER_FAULT_S
 from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net.jobs.events import MachineReset, ReceiverGone
+from taskd_net.job.decide.events import MachineReset, ReceiverGone
 from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 

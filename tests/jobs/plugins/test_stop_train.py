@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.jobs.plugins.stop_train import STOP_TRAIN_S
+from taskd_net.job.decide.plugins.stop_train import STOP_TRAIN_S
 from tests.jobs.scene import CLUSTERD, commands, owner, started
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from taskd_net.base.limits import STRESS_TEST_S
-from taskd_net.jobs.events import MachineReset, StressTest
-from taskd_net.jobs.plugins.stress_test import read_result
-from taskd_net.jobs.traffic import Outcome
+from taskd_net.job.decide.events import MachineReset, StressTest
+from taskd_net.job.decide.plugins.stress_test import read_result
+from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 OK = '{"rankResult": {"0": {"code": "0", "result": "OK"}}}'

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.limits import SWITCH_NIC_S
-from taskd_net.jobs.events import MachineReset, SwitchNic
-from taskd_net.jobs.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S
-from taskd_net.jobs.traffic import Outcome
+from taskd_net.job.decide.events import MachineReset, SwitchNic
+from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S
+from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from taskd_net.base.position import Position
-from taskd_net.jobs import events
-from taskd_net.jobs.events import Acknowledged, CallEnded, Continued, MachineReset, Reported
-from taskd_net.jobs.job import Job
-from taskd_net.jobs.open_faults import CONTINUE
-from taskd_net.jobs.snapshot import JobConfig
-from taskd_net.jobs.traffic import Call, Command, Outcome, Reply
+from taskd_net.job.decide import events
+from taskd_net.job.decide.events import Acknowledged, CallEnded, Continued, MachineReset, Reported
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.open_faults import CONTINUE
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
 from taskd_net.sim.clusterd.machine import Machine
 from taskd_net.sim.clusterd.messages import (
     Ended,

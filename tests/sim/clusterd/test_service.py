@@ -13,10 +13,10 @@ import pytest
 from google.protobuf.message import Message
 
 from taskd_net.base.address import Address
+from taskd_net.job.clusterd import rpcs
+from taskd_net.job.clusterd.rpcs import Rpc
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as pb
-from taskd_net.recover import rpcs
-from taskd_net.recover.rpcs import Rpc
 from taskd_net.sim.clusterd import run
 from taskd_net.sim.clusterd.desk import HEALTH_CHECKS_PER_S
 from taskd_net.sim.clusterd.reader import parse

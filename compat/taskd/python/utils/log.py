@@ -1,5 +1,5 @@
 """TaskD's log object."""
 
-from taskd_net.api.run_log import run_log
+from taskd_net.job.api.run_log import run_log
 
 __all__ = ["run_log"]

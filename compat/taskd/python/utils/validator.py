@@ -1,6 +1,6 @@
 """Checks of values from outside."""
 
-from taskd_net.api.validators import (
+from taskd_net.job.api.validators import (
     ClassValidator,
     DirectoryValidator,
     FileValidator,

@@ -1,5 +1,5 @@
 """The client of ClusterD."""
 
-from taskd_net.recover import DLRecoverManager
+from taskd_net.job.clusterd import DLRecoverManager
 
 __all__ = ["DLRecoverManager"]

@@ -1,5 +1,5 @@
 """ClusterD's service."""
 
-from taskd_net.recover.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
+from taskd_net.job.clusterd.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
 
 __all__ = ["RecoverServicer", "RecoverStub", "add_RecoverServicer_to_server"]

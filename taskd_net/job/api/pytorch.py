@@ -1,0 +1,145 @@
+"""PyTorch's functions (its elastic agent), called as it expects.
+
+`KILL_WORKER`, `START_ALL_WORKER`, `RESTART` and `MONITOR` take a worker group; MONITOR answers a RunResult. For some
+ranks the group is a copy that holds these workers alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+from taskd_net.base.untrusted import shown
+from taskd_net.job.api.agent_events import Looked
+from taskd_net.job.api.member import Refused
+from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
+
+RESTARTED: Final = "RESTART_FAULT_PROCESS_TYPE"
+"""Variable that tells a worker whether single processes are started again, or whole pods."""
+
+_FAILED: Final = ("FAILED", "UNHEALTHY", "UNKNOWN")
+_STATES: Final = ("HEALTHY", "SUCCEEDED", *_FAILED)
+
+
+class Worker(Protocol):
+    """A worker of PyTorch's; `id` is its pid, None before its start."""
+
+    id: int | None
+    global_rank: int
+
+
+class WorkerGroup(Protocol):
+    """A group of PyTorch's."""
+
+    workers: Sequence[Worker]
+
+
+class ElasticAgent(Protocol):
+    """The parts of PyTorch's SimpleElasticAgent that this package uses."""
+
+    _worker_group: WorkerGroup
+    _remaining_restarts: int
+
+
+class PyTorchWorkers:
+    """The workers that PyTorch's elastic agent runs. See `operators.LocalWorkers`.
+
+    Args:
+        operators: the registered functions.
+        agent: the SimpleElasticAgent.
+    """
+
+    needs: Collection[str] = (KILL_WORKER, START_ALL_WORKER, MONITOR, RESTART)
+    ignores_results = False
+
+    def __init__(self, operators: Operators, agent: object) -> None:
+        self._operators = operators
+        self._agent = cast(ElasticAgent, agent)
+
+    @property
+    def remaining(self) -> str:
+        """Restarts that remain, in decimal digits."""
+        return str(getattr(self._agent, "_remaining_restarts", 0))
+
+    @property
+    def pids(self) -> Collection[int]:
+        """See `LocalWorkers`."""
+        pids = [worker.id for worker in self._group.workers]
+        return [pid for pid in pids if isinstance(pid, int) and pid > 0]
+
+    def start_all(self, remaining: int | None) -> None:
+        """Start every worker, by a rendezvous."""
+        if remaining is not None:
+            self._agent._remaining_restarts = remaining
+        os.environ.setdefault(RESTARTED, "pod")
+        self._operators.call(START_ALL_WORKER, self._group)
+
+    def kill_all(self) -> None:
+        """End every worker."""
+        self._operators.call(KILL_WORKER, self._group)
+
+    def kill_ranks(self, ranks: Collection[int]) -> None:
+        """End workers."""
+        self._call_for(ranks, KILL_WORKER)
+
+    def start_ranks(self, ranks: Collection[int]) -> None:
+        """End workers and start them again, in place."""
+        os.environ[RESTARTED] = "worker"
+        self._call_for(ranks, RESTART)
+
+    def ask_to_end(self) -> None:
+        """Send SIGTERM to every worker that runs."""
+        for pid in self._running():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    def look(self) -> Looked:
+        """Ask MONITOR."""
+        result = self._operators.call(MONITOR, self._group)
+        state = getattr(result, "state", None)
+        name = getattr(state, "name", state)
+        if name not in _STATES:
+            raise Refused(f"{MONITOR} answered {shown(result)}; expected a RunResult of state {', '.join(_STATES)}")
+        return Looked(
+            failed=self._failed(result) if name in _FAILED else frozenset(),
+            running=bool(self._running()),
+            finished=name == "SUCCEEDED",
+            result=result,
+            state=name,
+            ranks=frozenset(worker.global_rank for worker in self._group.workers if worker.global_rank >= 0),
+        )
+
+    def leave(self) -> None:
+        """Do nothing; torch ends its own processes."""
+
+    @property
+    def _group(self) -> WorkerGroup:
+        return self._agent._worker_group
+
+    def _failed(self, result: object) -> frozenset[int]:
+        """Global ranks of the failed workers: all, where the result names none."""
+        failures = getattr(result, "failures", None)
+        if isinstance(failures, Mapping) and failures:
+            return frozenset(int(rank) for rank in failures)
+        return frozenset(worker.global_rank for worker in self._group.workers)
+
+    def _call_for(self, ranks: Collection[int], operator: str) -> None:
+        group = copy.copy(self._group)
+        group.workers = [worker for worker in group.workers if worker.global_rank in ranks]
+        if group.workers:
+            self._operators.call(operator, group)
+
+    def _running(self) -> list[int]:
+        return [pid for pid in self.pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    """True while a child of this process runs. Its exit status is left for PyTorch to take."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False

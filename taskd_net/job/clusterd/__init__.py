@@ -1,0 +1,59 @@
+"""The client of ClusterD, which decides on the recovery of a job.
+
+    manager = DLRecoverManager(pb.ClientInfo(jobId="J", role="master agent"), "10.0.0.7:8899")
+    if manager.init_clusterd():
+        manager.start_subscribe()
+
+- `blocking` and `calls` are the face for scripts, `client` the core in an event loop, `life` its decisions.
+- `trust` is TLS, `counters` what a client has seen.
+- `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
+- `controller` is the training framework's side, `mindio` one of it.
+- `launcher` is the client by the platform's variables, and `place` reads the address in them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from taskd_net.base.exports import late
+
+if TYPE_CHECKING:
+    from taskd_net.job.clusterd import pb
+    from taskd_net.job.clusterd.blocking import DLRecoverManager
+    from taskd_net.job.clusterd.calls import (
+        report_process_fault,
+        report_recover_status,
+        report_recover_strategy,
+        report_stop_complete,
+    )
+    from taskd_net.job.clusterd.client import ClusterdError
+    from taskd_net.job.clusterd.codes import Code
+    from taskd_net.job.clusterd.controller import Controller, HandlerController, Reports
+
+__all__ = [
+    "ClusterdError",
+    "Code",
+    "Controller",
+    "DLRecoverManager",
+    "HandlerController",
+    "Reports",
+    "pb",
+    "report_process_fault",
+    "report_recover_status",
+    "report_recover_strategy",
+    "report_stop_complete",
+]
+
+_HOMES = {
+    "taskd_net.job.clusterd.blocking": ("DLRecoverManager",),
+    "taskd_net.job.clusterd.calls": (
+        "report_process_fault",
+        "report_recover_status",
+        "report_recover_strategy",
+        "report_stop_complete",
+    ),
+    "taskd_net.job.clusterd.client": ("ClusterdError",),
+    "taskd_net.job.clusterd.codes": ("Code",),
+    "taskd_net.job.clusterd.controller": ("Controller", "HandlerController", "Reports"),
+}
+__getattr__ = late(globals(), _HOMES, ("pb",))

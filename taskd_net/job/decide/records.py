@@ -1,0 +1,478 @@
+"""Records of Agents and Workers: the last report of each kind, and the conclusions from them.
+
+A record is that of one process. A REGISTER starts an empty one, unless it names the incarnation that the record has: a
+process of this package registers again and again, an original's only when it starts. That one may come after its 201,
+which it therefore leaves alone.
+
+The indexes beside the records let a decision look at what matters (the faulty, the asking) and not at every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, TypeVar
+
+from taskd_net.base import vocabulary
+from taskd_net.base.position import Destination, Position, Role, is_rank
+from taskd_net.job.decide.epochs import ENDED, LEFT, Epochs, read_part
+from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.fault import Fault, number_of, read_fault
+from taskd_net.job.decide.plain import UNSTORED
+from taskd_net.job.decide.times import Moment
+from taskd_net.job.decide.traffic import read_count
+
+REPORTS_PER_NODE: Final = 16
+"""Kinds of report (by msg_type and code) that the Mgr keeps of one node; TaskD's Workers have 13."""
+
+JOB_NODES: Final = 65_536
+"""Agents and Workers of which a Manager keeps a record: some 100 MB. Further ones are refused."""
+
+AGENT_SILENT_S: Final = 10.0
+"""Seconds without a report after which an Agent is silent, and the node of a missing Worker lost: ten heartbeats."""
+
+UNKNOWN: Final = -1
+"""Profiling state of a Worker that has reported none."""
+REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
+"""The kind of an Agent's REGISTER among its reports."""
+PART: Final = f"{vocabulary.STATUS}/{vocabulary.EPOCH_STATE}"
+"""The kind of a Worker's report of its part in the training among its reports."""
+_ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
+
+
+@dataclass(slots=True)
+class Report:
+    """The last report of a kind.
+
+    Args:
+        message, extension: its content.
+        at: time of arrival, in seconds since the epoch.
+        uuid: of the message.
+    """
+
+    message: str = ""
+    extension: dict[str, str] = field(default_factory=dict)
+    at: Moment = 0.0
+    uuid: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """One process.
+
+    Args:
+        incarnation: of the process; empty for an original's.
+        birth: number of this record among all; another one means another process.
+        registered: a REGISTER has come.
+        heartbeat: time of the last KEEP_ALIVE; 0 before.
+        reports: by `msg_type/code`.
+    """
+
+    incarnation: str = ""
+    birth: int = 0
+    registered: bool = False
+    heartbeat: Moment = 0.0
+    reports: dict[str, Report] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class AgentRecord(Record):
+    """An Agent.
+
+    Args:
+        asked: its 201's message, until the 210 is decided on. While the 203 of an original's Agent is on its way, the
+            question is that of its next process, whose REGISTER follows.
+        mtype: of that 201.
+        fault: its unanswered fault; one that a 203 answers is kept, since that may be taken back.
+        restarted: uuid of the last 208 or 209 that it has taken; empty for none.
+        exited: a 203 was sent. It counts as faulty until its next process registers, whatever it reports.
+        worker_state: of its training processes, in its last report; empty for none. Not stored.
+    """
+
+    asked: str | None = None
+    mtype: str = "default"
+    fault: Fault | None = None
+    restarted: str = ""
+    exited: bool = False
+    worker_state: str = field(default="", compare=False, metadata=UNSTORED)
+
+
+@dataclass(slots=True)
+class WorkerRecord(Record):
+    """A Worker.
+
+    Args:
+        node: rank of its node.
+        profiling: n of its last report 1400 + n, or `UNKNOWN`.
+        phase, epoch: its part in the training, and the last epoch it was called to; see `epochs`.
+    """
+
+    node: int = 0
+    profiling: int = UNKNOWN
+    phase: str = ""
+    epoch: int = 0
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Taken(Enum):
+    """The effect of a report on the records."""
+
+    NOTHING = 0
+    CHANGED = 1
+    NEW_PROCESS = 2
+    REFUSED = 3
+
+
+@dataclass(slots=True)
+class Records:
+    """Every Agent and Worker.
+
+    Args:
+        agents: by node rank.
+        workers: by global rank.
+        restarts: restarts that the job has left: of the first 201 that came, one less after each round.
+        retried: the RetryTime at the last restart of everybody; None before it.
+        faulty: Agents with an unanswered fault that were not sent 203.
+        exited: Agents that were sent 203, and have not registered since.
+        to_replace: nodes that lose their place because of a device, and were not sent their 203 yet.
+        asking: Agents that wait for the decision on their 210.
+        renewed: Agents that are other processes than when the last epoch began.
+        profiling: number of registered Workers by profiling state.
+        epochs: of the training, where its Workers rejoin.
+        births: records so far.
+        since: time from which on this Manager hears heartbeats; those before are not stored.
+        changed_agents, changed_workers: since the last tick.
+        unsaved_agents, unsaved_workers: since they were last taken out for storing.
+        registered_again: Agents whose devices may be others than when `RegisteredDevices` has read them.
+    """
+
+    agents: dict[int, AgentRecord] = field(default_factory=dict)
+    workers: dict[int, WorkerRecord] = field(default_factory=dict)
+    restarts: int | None = None
+    retried: int | None = None
+    faulty: set[int] = field(default_factory=set)
+    exited: set[int] = field(default_factory=set)
+    to_replace: set[int] = field(default_factory=set)
+    asking: set[int] = field(default_factory=set)
+    renewed: set[int] = field(default_factory=set)
+    profiling: dict[int, int] = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=Epochs)
+    births: int = 0
+    since: Moment = 0.0
+    changed_agents: set[int] = field(default_factory=set)
+    changed_workers: set[int] = field(default_factory=set)
+    unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    unsaved_workers: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    registered_again: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+
+    @property
+    def registered_workers(self) -> int:
+        """Workers that have registered."""
+        return sum(self.profiling.values())
+
+    def registered(self, destination: Destination) -> int:
+        """The number of registered Agents or Workers that a destination matches."""
+        if destination.position.role == Role.AGENT:
+            known = (Position.agent(rank) for rank, agent in self.agents.items() if agent.registered)
+        else:
+            known = (Position.worker(each.node, rank) for rank, each in self.workers.items() if each.registered)
+        return sum(map(destination.matches, known))
+
+    def silent_since(self, rank: int, now: float, wait: float = AGENT_SILENT_S) -> float | None:
+        """The time since which this Manager has heard nothing of an Agent, if that is long; else None.
+
+        A started Agent sends KEEP_ALIVE each second, so `wait` seconds without a report are silence. An Agent
+        that waits for its start, or was sent 203, need not report.
+        """
+        agent = self.agents[rank]
+        if not agent.registered or agent.exited or rank in self.asking:
+            return None
+        heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
+        return heard if heard + wait <= now else None
+
+    def take(self, now: float, report: Reported, *, leaving: bool = False) -> Taken:
+        """Take a report in.
+
+        Args:
+            now: the time.
+            report: the report.
+            leaving: the sender's 203 is on its way.
+
+        Returns:
+            NEW_PROCESS: commands to the process before are void. REFUSED: the sender is no Agent or Worker, or there
+            are `JOB_NODES` records. NOTHING: a heartbeat, a resend, or a repeated registration.
+        """
+        src = report.src
+        if not is_rank(src.server_rank):
+            return Taken.REFUSED
+        node = int(src.server_rank)
+        if src.role == Role.AGENT:
+            taken = self._of_agent(now, node, report, leaving)
+            if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
+                self._agent_changed(node)
+            return taken
+        if src.role == Role.WORKER and is_rank(src.process_rank):
+            rank = int(src.process_rank)
+            taken = self._of_worker(now, node, rank, report)
+            if taken in (Taken.CHANGED, Taken.NEW_PROCESS):
+                self.changed_workers.add(rank)
+                self.unsaved_workers.add(rank)
+            return taken
+        return Taken.REFUSED
+
+    def started(self, rank: int) -> None:
+        """The 210 to an Agent is decided on."""
+        self.agents[rank].asked = None
+        self.asking.discard(rank)
+        self.unsaved_agents.add(rank)
+
+    def ask_again(self, rank: int) -> None:
+        """The 210 to an Agent was taken back: it waits for another."""
+        agent = self.agents[rank]
+        asked = agent.reports.get(_ASKS, Report())
+        agent.asked = asked.message
+        self.asking.add(rank)
+        self.unsaved_agents.add(rank)
+
+    def replace(self, rank: int) -> None:
+        """A device of a node is isolated, so the node loses its place, unless it loses it already."""
+        if rank in self.agents and rank not in self.exited:
+            self.to_replace.add(rank)
+            self._agent_changed(rank)
+
+    def exit(self, rank: int) -> None:
+        """An Agent is sent 203; it may be one that never reported."""
+        agent = self.agents.get(rank)
+        if agent is None:
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        agent.asked, agent.exited = None, True
+        self.faulty.discard(rank)
+        self.to_replace.discard(rank)
+        self.asking.discard(rank)
+        self.exited.add(rank)
+        self._agent_changed(rank)
+
+    def stay(self, rank: int, now: float) -> None:
+        """The 203 to an Agent was taken back, so it goes on as it was: its fault waits for an answer from now on.
+
+        The 203 has superseded a 210 that the Agent may not have had. An Agent sends KEEP_ALIVE when it has started.
+        """
+        agent = self.agents[rank]
+        agent.exited = False
+        self.exited.discard(rank)
+        if agent.fault is not None:
+            agent.fault = replace(agent.fault, at=now, reported=now)
+            self.faulty.add(rank)
+            self._drop(agent.fault.ranks)
+        if _ASKS in agent.reports and agent.heartbeat < agent.reports[_ASKS].at:
+            self.ask_again(rank)
+        self._agent_changed(rank)
+
+    def settle(self, rank: int, restart: str, sent: float | None = None) -> None:
+        """An Agent has taken a restart, which answers its fault unless the fault is newer; see `Fault.is_newer`."""
+        agent = self.agents.get(rank)
+        if agent is None:
+            return
+        # Acknowledgements of two restarts may come in either order.
+        if (number_of(restart) or 0) >= (number_of(agent.restarted) or 0):
+            agent.restarted = restart
+            self.unsaved_agents.add(rank)
+        fault = agent.fault
+        if fault is not None and not fault.is_newer(restart, None if agent.incarnation else sent):
+            agent.fault = None
+            self.faulty.discard(rank)
+            self._agent_changed(rank)
+
+    def has_lost_peer(self, rank: int) -> bool:
+        """True for a Worker whose last words were that a peer is gone from the present epoch."""
+        worker = self.workers.get(rank)
+        report = None if worker is None else worker.reports.get(PART)
+        part = None if report is None else read_part(report.message, report.extension)
+        if report is None or part is None or part.phase != LEFT or part.epoch != self.epochs.number:
+            return False
+        return report.extension.get(vocabulary.REASON) != ENDED
+
+    def begin_epoch(self, number: int) -> None:
+        """Every Worker is called to an epoch."""
+        self.epochs.begin(number, self.workers.values())
+        self.renewed.clear()
+        self.unsaved_workers.update(self.workers)
+
+    def end_epochs(self) -> None:
+        """Every process is restarted."""
+        if not self.epochs.world:
+            return
+        self.epochs.end_all(self.workers.values())
+        self.unsaved_workers.update(self.workers)
+
+    def forget_changes(self) -> None:
+        """A tick has looked at all changes."""
+        self.changed_agents, self.changed_workers = set(), set()
+
+    def _agent_changed(self, rank: int) -> None:
+        self.changed_agents.add(rank)
+        self.unsaved_agents.add(rank)
+
+    def _birth(self) -> int:
+        self.births += 1
+        return self.births
+
+    def _of_agent(self, now: float, rank: int, report: Reported, leaving: bool) -> Taken:
+        agent = self.agents.get(rank)
+        if report.msg_type == vocabulary.REGISTER:
+            if _is_again(agent, report):
+                return Taken.NOTHING
+            if agent is None and self._full():
+                return Taken.REFUSED
+            if agent is not None and agent.registered and self.epochs.world:
+                self.renewed.add(rank)
+                self._drop(each for each, worker in self.workers.items() if worker.node == rank)
+            self._replaced(rank)
+            self.agents[rank] = new = self._begin(AgentRecord(), now, report)
+            if agent is not None and not agent.incarnation and not new.incarnation and _ASKS in agent.reports:
+                # The original repeats a REGISTER that has failed, and its 201 may come first.
+                new.reports[_ASKS] = agent.reports[_ASKS]
+                self._ask(rank, new, agent.asked, agent.mtype)
+            self.registered_again.add(rank)
+            return Taken.NEW_PROCESS
+        next_process = agent is not None and agent.exited and not leaving and _asks_anew(agent, report)
+        if next_process:
+            self._replaced(rank)
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        if agent is None:
+            if self._full():
+                return Taken.REFUSED
+            agent = self.agents[rank] = AgentRecord(birth=self._birth())
+        if (state := report.extension.get(vocabulary.WORKER_STATE)) in vocabulary.WORKER_STATES:
+            agent.worker_state = state
+        if not _keep(now, agent, report):
+            return Taken.NOTHING
+        if report.msg_type == vocabulary.STATUS:
+            self._conclude(now, rank, agent, report)
+        return Taken.NEW_PROCESS if next_process else Taken.CHANGED
+
+    def _replaced(self, rank: int) -> None:
+        """The Agent is another process than before."""
+        for index in (self.faulty, self.exited, self.to_replace, self.asking):
+            index.discard(rank)
+
+    def _ask(self, rank: int, agent: AgentRecord, message: str | None, mtype: str) -> None:
+        """Have an Agent wait for its 210; with `message` None it has it, or its 210 is on its way."""
+        agent.asked, agent.mtype = message, mtype
+        if message is not None and not agent.exited:
+            self.asking.add(rank)
+
+    def _conclude(self, now: float, rank: int, agent: AgentRecord, report: Reported) -> None:
+        """Draw the conclusions from a 201 or 202."""
+        if report.code == vocabulary.MAY_I_START:
+            if self.restarts is None:
+                self.restarts = read_count(report.message)
+            if not agent.exited or not agent.incarnation:
+                self._ask(rank, agent, report.message, report.mtype)
+        elif report.code == vocabulary.FAULT:
+            fault = read_fault(now, report.message, report.extension)
+            if fault is not None and agent.incarnation and fault.is_answered_by(agent.restarted):
+                return
+            agent.fault = fault
+            if agent.exited:
+                return
+            if agent.fault is None:
+                self.faulty.discard(rank)
+            else:
+                self.faulty.add(rank)
+                self._drop(agent.fault.ranks)
+
+    def _drop(self, ranks: Iterable[int]) -> None:
+        """Failed Workers have no part in the training."""
+        for rank in ranks if self.epochs.phases else ():
+            if (worker := self.workers.get(rank)) is not None and worker.phase:
+                self.epochs.drop(worker)
+                self.unsaved_workers.add(rank)
+
+    def _of_worker(self, now: float, node: int, rank: int, report: Reported) -> Taken:
+        worker = self.workers.get(rank)
+        if report.msg_type == vocabulary.REGISTER:
+            if _is_again(worker, report):
+                return Taken.NOTHING
+            if worker is None and self._full():
+                return Taken.REFUSED
+            if worker is not None and worker.registered:
+                self._count(worker.profiling, -1)
+            self._drop((rank,))
+            self.workers[rank] = self._begin(WorkerRecord(node=node), now, report)
+            self._count(UNKNOWN, 1)
+            return Taken.NEW_PROCESS
+        if worker is None:
+            if self._full():
+                return Taken.REFUSED
+            worker = self.workers[rank] = WorkerRecord(birth=self._birth(), node=node)
+        if not _keep(now, worker, report):
+            return Taken.NOTHING
+        if report.msg_type == vocabulary.STATUS and report.code in vocabulary.PROFILING_STATES:
+            if worker.registered:
+                self._count(worker.profiling, -1)
+                self._count(report.code - vocabulary.PROFILING_STATES.start, 1)
+            worker.profiling = report.code - vocabulary.PROFILING_STATES.start
+        if report.msg_type == vocabulary.STATUS and report.code == vocabulary.EPOCH_STATE:
+            part = read_part(report.message, report.extension)
+            if part is not None:
+                self.epochs.take(worker, part)
+        return Taken.CHANGED
+
+    def _count(self, profiling: int, by: int) -> None:
+        number = self.profiling.get(profiling, 0) + by
+        if number:
+            self.profiling[profiling] = number
+        else:
+            del self.profiling[profiling]
+
+    def _full(self) -> bool:
+        return len(self.agents) + len(self.workers) >= JOB_NODES
+
+    def _begin(self, record: R, now: float, report: Reported) -> R:
+        """Fill the record of a process that registers."""
+        record.incarnation = report.extension.get(vocabulary.INCARNATION, "")
+        record.birth = self._birth()
+        record.registered = True
+        record.reports[_kind(report)] = Report(report.message, report.extension, now, report.uuid)
+        return record
+
+
+def _kind(report: Reported) -> str:
+    return f"{report.msg_type}/{report.code}"
+
+
+def _asks_anew(agent: AgentRecord, report: Reported) -> bool:
+    """True for a 201 of an original's Agent that is no resend."""
+    known = agent.reports.get(_ASKS)
+    resent = known is not None and bool(report.uuid) and known.uuid == report.uuid
+    return _kind(report) == _ASKS and not agent.incarnation and not resent
+
+
+def _is_again(record: Record | None, report: Reported) -> bool:
+    """True for a registration of the process that the record has, or a resend of it."""
+    if record is None or not record.registered:
+        return False
+    known = record.reports.get(_kind(report))
+    if known is not None and report.uuid and known.uuid == report.uuid:
+        return True
+    return bool(record.incarnation) and report.extension.get(vocabulary.INCARNATION) == record.incarnation
+
+
+def _keep(now: float, record: Record, report: Reported) -> bool:
+    """Keep a report; False for a heartbeat or a resend."""
+    if report.msg_type == vocabulary.KEEP_ALIVE:
+        record.heartbeat = now
+        return False
+    kind = _kind(report)
+    known = record.reports.pop(kind, None)
+    if known is not None and report.uuid and known.uuid == report.uuid:
+        record.reports[kind] = known
+        return False
+    if len(record.reports) >= REPORTS_PER_NODE:
+        del record.reports[next(iter(record.reports))]  # the oldest
+    record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
+    return True

@@ -1,0 +1,109 @@
+"""Commands on their way to Agents and Workers: one send at a time for each uuid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from taskd_net.base import vocabulary
+from taskd_net.base.body import Body
+from taskd_net.base.codes import Code
+from taskd_net.core.frame import Ack
+from taskd_net.job.decide.outbox import COMMAND_RETRY_S
+from taskd_net.job.decide.traffic import Command
+from taskd_net.net.retry import Retry
+from taskd_net.node.node import Node
+
+_UNDELIVERED: Final = frozenset(
+    (Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY, Code.NO_ROUTE, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED)
+)
+"""Answers that say that the message certainly is in no inbox."""
+
+
+_ABSENT: Final = (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
+"""Answers that say that the receiver has left the mesh."""
+
+
+class Dispatch:
+    """Sends commands, in the node's event loop.
+
+    An attempt lasts until shortly before the next one: what was certainly not delivered (the Agent is not back yet, its
+    inbox is full) is sent again meanwhile. All sends of a command have one uuid, so its receiver takes it once.
+
+    Args:
+        node: the Mgr.
+        answered: takes the uuid and the answer of each attempt, and whether the receiver may have had the command
+            already when the send began that was answered. The answer's `receivers` are None for a unicast alone.
+        gone: takes the uuid of a command that its receiver may have taken before it left the mesh.
+        term: the fencing number of commands that leave now, 0 for none; None where none may leave.
+        retry: seconds between two attempts of a command.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        answered: Callable[[str, Ack, bool], None],
+        gone: Callable[[str], None],
+        term: Callable[[], int | None] = lambda: 0,
+        retry: float = COMMAND_RETRY_S,
+    ) -> None:
+        self._node = node
+        # An attempt ends before the next one is due.
+        self._attempts = Retry(attempts=1_000, within=0.95 * retry)
+        self._answered = answered
+        self._gone = gone
+        self._term = term
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._unclear: set[str] = set()
+        """Uuids of commands that may have been delivered by a send without an acknowledgement."""
+
+    def send(self, command: Command) -> None:
+        """Begin an attempt, unless one of this command is under way."""
+        if command.uuid not in self._sending:
+            task = asyncio.create_task(self._send(command), name=f"sends {command.uuid}")
+            self._sending[command.uuid] = task
+
+    def withdraw(self, uuid: str) -> None:
+        """Give up a command that has lost its meaning."""
+        self._unclear.discard(uuid)
+        if (task := self._sending.get(uuid)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """End every attempt."""
+        tasks = list(self._sending.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _send(self, command: Command) -> None:
+        known, uuid = self._known(command), command.uuid
+
+        async def attempt(left: float) -> Ack:
+            term = self._term()  # for each attempt: the process may have been stopped meanwhile
+            if term is None:
+                return Ack(uuid, Code.NET_STREAM_NOT_INITED, self._node.position)
+            extension = command.extension | ({vocabulary.TERM: str(term)} if term else {})
+            body = Body(command.msg_type, command.code, command.message, extension).to_json()
+            ack = await self._node.send(body, to=command.to, mtype=command.mtype, uuid=uuid, timeout=left)
+            if not ack.ok and ack.code not in _UNDELIVERED:
+                self._unclear.add(uuid)
+            elif ack.code in _ABSENT and uuid in self._unclear:
+                self._gone(uuid)
+            return ack
+
+        try:
+            ack = await self._attempts.run(attempt)
+        finally:
+            del self._sending[uuid]
+        late = uuid in self._unclear
+        if ack.ok:
+            self._unclear.discard(uuid)
+        self._answered(uuid, ack if ack.receivers is not None else ack._replace(receivers=known), late)
+
+    def _known(self, command: Command) -> int | None:
+        """The number of known receivers of a broadcast: those that an Ack 0 stands for, where it counts none."""
+        destination = command.destination
+        return None if destination.unicast else self._node.router.routes.receivers(destination)

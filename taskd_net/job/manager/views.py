@@ -1,0 +1,109 @@
+"""A job as faces see it. Agents are a bounded number, those in trouble before others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, islice
+
+from taskd_net.core.link_counters import Latency
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.outbox import Outbox
+from taskd_net.job.decide.records import Records
+from taskd_net.job.decide.traffic import agent
+from taskd_net.job.manager.config import ManagerConfig
+from taskd_net.observe.job_view import (
+    AGENTS_SHOWN,
+    RANKS_SHOWN,
+    AgentView,
+    ClusterdView,
+    DecisionView,
+    JobCounters,
+    JobView,
+    StreamView,
+)
+
+
+def counted(counters: JobCounters, latency: Latency) -> JobCounters:
+    """The counters of a moment, with the seconds from faults to commands."""
+    return replace(
+        counters,
+        decisions=dict(counters.decisions),
+        plugin_failures=dict(counters.plugin_failures),
+        device_faults=dict(counters.device_faults),
+        fault_to_command=tuple(latency.octaves()),
+        fault_to_command_count=latency.count,
+        fault_to_command_seconds=latency.total,
+    )
+
+
+def job_view(
+    config: ManagerConfig,
+    job: Job,
+    now: float,
+    decisions: tuple[DecisionView, ...],
+    counters: JobCounters,
+    plugins_off: tuple[str, ...],
+    clusterd: ClusterdView,
+) -> JobView:
+    """The state of a job at one moment."""
+    state, records = job.state, job.state.records
+    wait = job.config.times.silent
+    silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now, wait)) is not None}
+    streams = tuple(
+        StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
+        for name, stream in state.streams.items()
+    )
+    return JobView(
+        job_id=config.job_id or "",
+        at=now,
+        nodes=config.nodes,
+        processes_per_node=config.processes_per_node,
+        recovers=job.config.recovers,
+        restarts_left=records.restarts,
+        paused=state.paused,
+        retry_time=state.retry_time,
+        streams=streams,
+        agents=agent_views(records, state.outbox, silent),
+        agents_known=len(records.agents),
+        agents_in_trouble=len(records.faulty | records.exited),
+        agents_silent=len(silent.keys() - records.faulty),
+        workers=records.registered_workers,
+        profiling=dict(records.profiling),
+        decisions=decisions,
+        counters=counters,
+        state_file=config.state or "",
+        plugins_off=plugins_off,
+        clusterd=clusterd,
+    )
+
+
+def agent_views(
+    records: Records, outbox: Outbox, silent: Mapping[int, float], most: int = AGENTS_SHOWN
+) -> tuple[AgentView, ...]:
+    """The views of `most` Agents at most, by rank. `silent`: since when, by rank."""
+    trouble = records.faulty | records.exited
+    quiet = silent.keys() - trouble
+    first = trouble | quiet | records.asking
+    others = (rank for rank in records.agents if rank not in first)
+    chosen = chain(sorted(trouble), sorted(quiet), sorted(first - trouble - quiet), others)
+    shown = sorted(islice(chosen, most))
+    return tuple(_view(rank, records, outbox, silent.get(rank, 0.0)) for rank in shown)
+
+
+def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> AgentView:
+    record = records.agents[rank]
+    fault = record.fault if rank in records.faulty else None
+    return AgentView(
+        rank=rank,
+        registered=record.registered,
+        asking=rank in records.asking,
+        fault=fault is not None,
+        fault_ranks=() if fault is None else tuple(fault.ranks[:RANKS_SHOWN]),
+        fault_at=0.0 if fault is None else fault.at,
+        exited=record.exited,
+        heartbeat=record.heartbeat,
+        commands=tuple(outbox.codes_to(agent(rank))),
+        worker_state=record.worker_state,
+        silent_since=silent_since,
+    )
