@@ -11,6 +11,7 @@ prepare()  # before anything imports grpc
 from typing import TYPE_CHECKING
 
 from taskd_net.base.exports import late
+from taskd_net.moved import find_moved
 from taskd_net.version import __version__
 
 if TYPE_CHECKING:
@@ -165,4 +166,6 @@ _HOMES = {
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     # The documents write `taskd_net.base.logs.start`.
-    __getattr__ = late(globals(), _HOMES, submodules=("api", "logs"))
+    __getattr__ = late(globals(), _HOMES, modules={"api": "taskd_net.job.api", "logs": "taskd_net.base.logs"})
+
+find_moved()

@@ -1,4 +1,4 @@
-"""torch's elastic agent under TaskD's Manager: TaskD's loop (`taskd_net.job.api.agent`) around torch's own functions."""
+"""torch's elastic agent under TaskD's Manager: TaskD's loop (`job.api.agent`) around torch's own functions."""
 
 from __future__ import annotations
 

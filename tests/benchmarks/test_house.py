@@ -44,7 +44,8 @@ def test_writes_to_other_objects_are_foreign() -> None:
 
 def test_figures_are_of_the_package_without_what_is_left_out(tmp_path: Path) -> None:
     package = tmp_path / "taskd_net"
-    for name in ("__init__.py", "few_limits.py", "core/__init__.py", "core/thing.py", "demo/thing.py", "net/wire/x_pb2.py"):
+    names = ("__init__.py", "few_limits.py", "core/__init__.py", "core/thing.py", "demo/thing.py", "net/wire/x_pb2.py")
+    for name in names:
         path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("" if path.stem == "__init__" else MODULE)

@@ -32,7 +32,8 @@ def test_a_command_loads_neither_other_commands_nor_the_manager(name: str) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
     others = {f"taskd_net.cli.{home}" for command, home in HOMES.items() if command != name}
-    assert loaded & {*others, "taskd_net.node.node", "taskd_net.job.manager.runtime", "taskd_net.job.decide", "taskd_net.sim"} == set()
+    rooms = {"taskd_net.node.node", "taskd_net.job.manager.runtime", "taskd_net.job.decide", "taskd_net.sim"}
+    assert loaded & (others | rooms) == set()
 
 
 @pytest.mark.parametrize("arguments", [["moon"], ["mgr", "--moon"], ["send"], ["ping", "a", "b"]])

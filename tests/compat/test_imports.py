@@ -52,7 +52,10 @@ def test_line_of_the_references(line: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "others"),
     [
-        ("init_taskd_worker", {"taskd_net.job.api.agent", "taskd_net.job.api.proxy", "taskd_net.job.manager", "taskd_net.job.clusterd"}),
+        (
+            "init_taskd_worker",
+            {"taskd_net.job.api.agent", "taskd_net.job.api.proxy", "taskd_net.job.manager", "taskd_net.job.clusterd"},
+        ),
         ("init_taskd_proxy", {"taskd_net.job.api.agent", "taskd_net.job.api.worker", "taskd_net.job.manager"}),
         ("init_taskd_manager", {"taskd_net.job.api.agent", "taskd_net.job.api.worker", "taskd_net.mindspore"}),
     ],
@@ -64,9 +67,10 @@ def test_role_loads_its_own_modules_alone(call: str, others: set[str], tmp_path:
 
 def test_log_object_is_the_same_everywhere(tmp_path: Path) -> None:
     code = (
-        "from taskd.python.utils.log import run_log as a; from taskd_net.job.api.run_log import run_log as b; assert a is b"
+        "from taskd.python.utils.log import run_log as a; from taskd_net.job.api.run_log import run_log as b\n"
+        "assert a is b"
     )
-    done = run(f"{code}; a.info('rank 3')", tmp_path, ELASTIC_LOG_PATH="elsewhere")
+    done = run(f"{code}\na.info('rank 3')", tmp_path, ELASTIC_LOG_PATH="elsewhere")
     assert done.returncode == 0 and "rank 3" in done.stdout
     assert "rank 3" in (tmp_path / "taskd_log" / "taskd.log").read_text()
 

@@ -1,4 +1,4 @@
-"""TaskD's documented start, word for word: `job/manager.py`, a line in a copy of torch/distributed/run.py, and torchrun."""
+"""TaskD's documented start, word for word: `manager.py`, a line in a copy of torch/distributed/run.py, and torchrun."""
 
 from __future__ import annotations
 

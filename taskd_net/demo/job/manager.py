@@ -1,7 +1,7 @@
 """The program of the demo's Mgr: a node with a Manager, which the controller tells what ClusterD says.
 
-A line on stdin is an event in JSON: the name of a class of `taskd_net.job.decide.events`, as `event`, and its fields. A line
-on stdout is an event that the controller sees (`evidence.Seen`): the Mgr listens, more nodes are registered, or
+A line on stdin is an event in JSON: the name of a class of `taskd_net.job.decide.events`, as `event`, and its fields. A
+line on stdout is an event that the controller sees (`evidence.Seen`): the Mgr listens, more nodes are registered, or
 ClusterD gets an answer.
 """
 

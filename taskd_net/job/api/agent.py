@@ -425,8 +425,8 @@ def register_func(operator: str, func: Callable[..., object]) -> bool:
 
     Args:
         operator: `KILL_WORKER`, `START_ALL_WORKER`, `START_WORKER_LIST`, `MONITOR` or `RESTART`.
-        func: the function; see `taskd_net.job.api.pytorch` and `taskd_net.job.api.mindspore` for what it is called with. It
-            replaces the one before.
+        func: the function; see `taskd_net.job.api.pytorch` and `taskd_net.job.api.mindspore` for what it is called
+            with. It replaces the one before.
 
     Returns:
         True, or False with one line in the log: an operator of another name, or nothing that can be called.

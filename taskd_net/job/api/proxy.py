@@ -24,9 +24,9 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
             `ServerRank` (the variable `RANK`, then `MS_NODE_RANK`, then 0). Addresses are host names, IPv4 or IPv6;
             ports and ranks are texts or ints. `UpstreamAddr` may have several hosts, with commas, which share the port.
             With the variable `LOCAL_PROXY_ENABLE=on` the upstream is at 127.0.0.1.
-            `tls_conf` is a dict with the files of `taskd_net.net.tls.files.Tls`, and `enable_tls` its switch; without both,
-            `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on count. `PlainListenAddr` and `PlainListenPort` are a second
-            address for Workers of this machine, without TLS.
+            `tls_conf` is a dict with the files of `taskd_net.net.tls.files.Tls`, and `enable_tls` its switch; without
+            both, `TASKD_NET_ENABLE_TLS`, `TASKD_NET_CA` and so on count. `PlainListenAddr` and `PlainListenPort` are a
+            second address for Workers of this machine, without TLS.
 
     Returns:
         True, or False with one line in the log: a value is not usable, the address cannot be listened on, there is a

@@ -56,4 +56,4 @@ _HOMES = {
     "taskd_net.job.clusterd.codes": ("Code",),
     "taskd_net.job.clusterd.controller": ("Controller", "HandlerController", "Reports"),
 }
-__getattr__ = late(globals(), _HOMES, ("pb",))
+__getattr__ = late(globals(), _HOMES, {"pb": "taskd_net.job.clusterd.pb"})

@@ -154,7 +154,7 @@ class Job:
         self.state.dirty = self.state.dirty or self.devices.stepped
 
     def move(self, then: float, now: float) -> None:
-        """Take note that the clock has moved from `then` to `now`, by a step or a gap; see `taskd_net.job.decide.times`.
+        """Take note that the clock has moved from `then` to `now`, by a step or a gap; see `decide.times`.
 
         Nothing was heard in a gap, so no Agent or Worker has been silent for longer than since now.
         """

@@ -8,9 +8,9 @@
 
 The state has a call before it is carried out, until ClusterD has its report. A Manager that starts reports the calls it
 finds there as failed. It does so after Register and before the stream of signals: ClusterD resets the job's machine
-when that stream begins, so the report meets the wait that it ends, and none of a later fault (`job/clusterd/reporter.py`).
-Results of switches and stress tests are bound to the stream of their order in the same way. A pause of starts ends with
-its stream: a ClusterD that never comes back must not hold Agents back.
+when that stream begins, so the report meets the wait that it ends, and none of a later fault
+(`job/clusterd/reporter.py`). Results of switches and stress tests are bound to the stream of their order in the same
+way. A pause of starts ends with its stream: a ClusterD that never comes back must not hold Agents back.
 """
 
 from __future__ import annotations

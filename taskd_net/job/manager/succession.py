@@ -1,8 +1,8 @@
 """The turns of a job's Managers, as one process has them: a standby until it leads, and again after another has led.
 
-A job has as many such processes as its operator likes, and one of them leads (`taskd_net.job.keep.leader`). A term is one
-`Manager`, which begins with the state in etcd and is dropped at its end. The node stays: while it stands by, it refuses
-children (`Node.stand_by`), so that they are with the Manager that decides.
+A job has as many such processes as its operator likes, and one of them leads (`taskd_net.job.keep.leader`). A term is
+one `Manager`, which begins with the state in etcd and is dropped at its end. The node stays: while it stands by, it
+refuses children (`Node.stand_by`), so that they are with the Manager that decides.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from taskd_net.net.links.kind import Acceptor, Parent
 from taskd_net.net.wire import codec
 
 GATHER_IDLE_S: Final = 0.0004
-"""Seconds without a further unary call after which the gathered ones are decided on (`net/links/transfers.py`): gRPC hands
-over the next one within half of that, if it has it."""
+"""Seconds without a further unary call after which the gathered ones are decided on: gRPC hands over the next one
+within half of that, if it has it."""
 
 GATHER_S: Final = 0.002
 """Seconds for which a message that comes by a unary call is gathered at most: a few round trips to the next hop."""

@@ -1,0 +1,9 @@
+"""The job on top of the mesh: its Manager, the Agents of its nodes, and TaskD's calls for both.
+
+Read first: `decide/job.py` (reports and orders in, commands out), `decide/plugins/` (one decision each),
+`manager/runtime.py` (the shell that feeds it), `api/agent.py` and `api/supervision.py` (a node's launcher),
+`clusterd/client.py` (ClusterD).
+
+`decide` and `faults` are pure: no I/O, no clock, no chance. `keep` has the state in etcd. It imports `node`, `observe`,
+`net`, `core` and `base`, and no face.
+"""
