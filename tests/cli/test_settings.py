@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from taskd_net.base.schema import Kind
 from taskd_net.cli.group import group
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import COMMANDS, SETTINGS
-from taskd_net.schema import Kind
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
