@@ -1,7 +1,7 @@
 """The walk of one acknowledged message: every function of the package on its way, by node and module.
 
     python -m benchmarks.walk            print it
-    python -m benchmarks.walk --write    write it into docs/design.md; a test compares the two
+    python -m benchmarks.walk --write    write it into docs/mesh.md; a test compares the two
 
 One Worker sends one message over its Proxy to the Mgr, in memory, and nothing else happens meanwhile. The functions are
 traced as they are called, so the walk is that of the code.
@@ -19,7 +19,7 @@ from types import FrameType
 
 from benchmarks.way import PACKAGE, Way
 
-DESIGN = Path(__file__).resolve().parents[1] / "docs" / "design.md"
+MESH = Path(__file__).resolve().parents[1] / "docs" / "mesh.md"
 BEGIN, END = "<!-- walk: written by `python -m benchmarks.walk --write` -->\n", "<!-- walk: end -->\n"
 
 
@@ -95,10 +95,10 @@ def written(page: str, section: str) -> str:
 def main() -> None:
     """Print the walk, or write it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="into docs/design.md")
+    parser.add_argument("--write", action="store_true", help="into docs/mesh.md")
     section = document(asyncio.run(trace()))
     if parser.parse_args().write:
-        DESIGN.write_text(written(DESIGN.read_text(), section))
+        MESH.write_text(written(MESH.read_text(), section))
     else:
         print(section)
 

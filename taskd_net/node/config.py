@@ -62,7 +62,7 @@ class NodeConfig:
             the four calls that every peer knows, with far fewer messages a second ([performance](performance.md)).
         direct_listen: Address for direct links of the children, beside `listen`; firewalls have to let them through.
             `auto` takes any free port of the host of `listen`. `off` accepts none: links then go over gRPC, with fewer
-            messages a second ([how it works](design.md)).
+            messages a second ([how it works](mesh.md)).
         tracing: Traces of messages with OpenTelemetry. Costs a span, some 50 µs, per message and node
             ([diagnosis](diagnosis.md#traces)). Use one value in a job; needs the extra `tracing`.
         record: File for a record of every event at this node and its outcome, for a bug report; message bodies are left

@@ -124,7 +124,7 @@ FIGURES: Final = {
         f"the Mgr waits {_seconds(limits.ACK_TIMEOUT_S)} by default",
         f"{limits.LINK_MESSAGES:,} messages and {limits.LINK_BYTES // _MIB} MiB wait on a link",
     ],
-    "docs/design.md": [
+    "docs/mesh.md": [
         f"`ack_timeout` × {router.ACK_TIMEOUT_PER_LEVEL} per level below the Mgr ({_NESTED} …)",
         f"it spends {admission.ACK_BUDGET_PER_HOP:.0%} of what its child has left".replace("%", " %"),
         f"full jitter, {limits.BACKOFF_INITIAL_S * 1000:g} ms to {_seconds(limits.BACKOFF_MAX_S)}",
@@ -279,7 +279,7 @@ def test_every_extension_key_has_a_row_with_its_values() -> None:
         peer.ROUTES_KEY: {kind.value for kind in Kind} - {Kind.ADD.value},
     }
     said: dict[str, set[str]] = {}
-    for row in _table("docs/design.md", "Extensions between our own nodes"):
+    for row in _table("docs/mesh.md", "Extensions between our own nodes"):
         for key, value in re.findall(r"`(taskd-net-[a-z-]+)(?:: ([^`]+))?`", row[1]):
             said.setdefault(key, set()).update({value} if value else ())
     assert set(said) == known
@@ -288,7 +288,7 @@ def test_every_extension_key_has_a_row_with_its_values() -> None:
 
 def test_every_service_of_our_own_is_named() -> None:
     own = {path.stem for path in (ROOT / "proto").glob("*.proto")} - {"tasknet"}
-    text = (ROOT / "docs" / "design.md").read_text() + (ROOT / "docs" / "status.md").read_text()
+    text = (ROOT / "docs" / "mesh.md").read_text() + (ROOT / "docs" / "status.md").read_text()
     assert {name for name in own if f"proto/{name}.proto" not in text} == set()
 
 
