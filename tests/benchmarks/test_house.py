@@ -82,3 +82,13 @@ def test_table_has_this_checkout_beside_the_earlier_version(
     assert earlier["foreign writes: core / jobs"] == "145 / 125"
     assert earlier["settings"] == "77"
     assert int(earlier["walk of a 202 until its commands: calls / modules"].split()[0]) > 500
+
+
+def test_benchmarks_name_modules_as_the_other_checkout_does() -> None:
+    texts = {
+        "from taskd_net.base import limits": "from taskd_net import limits",
+        "from taskd_net.job.decide.events import Reported": "from taskd_net.jobs.events import Reported",
+        "from taskd_net.node.node import Node": "from taskd_net.node import Node",
+        "from taskd_net.core.links import UP": "from taskd_net.core.links import UP",
+    }
+    assert {text: checkout.before_rooms(text) for text in texts} == texts
