@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benchmarks.walk import BEGIN, MESH, END
+from benchmarks.walk import BEGIN, END, MESH
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="another Python makes other calls: the walk is one of 3.11")
