@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from taskd_net.base.limits import LOG_FILES
+
 pytestmark = pytest.mark.oldest
 
 BEGIN = "import logging\nfrom taskd_net.job.api.run_log import run_log\n"
@@ -75,7 +77,7 @@ def test_console_of_the_application_is_its_own(tmp_path: Path) -> None:
 def test_file_of_many_processes(tmp_path: Path) -> None:
     """Each of them rotates the file, and every line is in one of the files that stay."""
     code = (
-        "import sys\nfrom taskd_net import limits\nlimits.LOG_FILE_BYTES = 20_000\nlimits.LOG_FILES = 50\n"
+        "import sys\n(file,) = run_log.handlers\nfile.most = 40_000\n"
         "for number in range(300): run_log.info(f'{sys.argv[1]} {number}')"
     )
     variables = {**os.environ, "TASKD_LOG_PATH": str(tmp_path), "TASKD_LOG_STDOUT": "False"}
@@ -83,5 +85,7 @@ def test_file_of_many_processes(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", BEGIN + code, str(number)], env=variables) for number in range(3)
     ]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
-    found = [event for path in tmp_path.iterdir() for _, event in lines(path)]
+    files = list(tmp_path.iterdir())
+    assert 1 < len(files) < LOG_FILES, "none has gone"
+    found = [event for path in files for _, event in lines(path)]
     assert sorted(map(str, found)) == sorted(f"{writer} {number}" for writer in range(3) for number in range(300))
