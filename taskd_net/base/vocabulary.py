@@ -38,7 +38,7 @@ PROFILING_STATES: Final = range(1400, 1500)
 """Codes of a Worker's profiling state."""
 
 EPOCH_STATE: Final = 301
-"""`STATUS` of a Worker of this package: its part in the training (`jobs.epochs`)."""
+"""`STATUS` of a Worker of this package: its part in the training (`job.decide.epochs`)."""
 EPOCH_BEGIN: Final = 302
 """`ACTION` of a Mgr of this package: join the epoch whose number is the message."""
 EPOCH_END: Final = 303

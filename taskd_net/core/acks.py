@@ -152,7 +152,7 @@ class FanOut:
         wildcard: the destination is `All`, so a branch without receivers is no failure.
 
     Attributes:
-        over: called when the last branch is settled.
+        over: called once, when the last branch is settled or the send is withdrawn.
     """
 
     __slots__ = (
@@ -187,6 +187,12 @@ class FanOut:
         """Count answers of further branches that have to come in."""
         self._branches += more
 
+    def end(self) -> None:
+        """No further answer is awaited."""
+        over, self.over = self.over, None
+        if over is not None:
+            over()
+
     def settle(self, code: int, src: Position, detail: str, told: Told) -> Ack | None:
         """Record the answer of one branch; the whole answer when it was the last, else None.
 
@@ -205,8 +211,7 @@ class FanOut:
             self._failure = failure = Ack(self.uuid, code, src, detail)
         if self._branches:
             return None
-        if self.over is not None:
-            self.over()
+        self.end()
         took = self._took
         if took is not None and (failure is None or (self._wildcard and failure.code == Code.NO_ROUTE)):
             return Ack(self.uuid, Code.OK, took, "", self._receivers)

@@ -318,6 +318,8 @@ class Forwarding:
     def withdraw(self, send: Send) -> None:
         """Remove a cancelled send from the messages in flight and from every queue."""
         for link_id, copy, part, key in send.copies:
+            if isinstance(part, Branch):
+                part.fan_out.end()
             link = self._topology.link(link_id)
             if link is None:
                 continue

@@ -1,4 +1,4 @@
-"""`rejoin`: the training function of a rank, in one epoch after another of one process (`jobs.epochs`).
+"""`rejoin`: the training function of a rank, in one epoch after another of one process (`job.decide.epochs`).
 
 ```
   NEW ──┐                                 ┌─ it returns ─▶ FINISHED

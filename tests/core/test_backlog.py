@@ -17,7 +17,7 @@ from taskd_net.core.frame import Probe
 from taskd_net.core.links import LINK_FREE_BYTES, UP, Link
 from taskd_net.core.router_config import RouterConfig
 from taskd_net.core.topology import LOCAL
-from tests.core.driven import Driven, Forward
+from tests.core.driven import Asked, Driven, Forward
 from tests.core.routers import Caller, add_child, answered, at, frame, join
 
 UNIT = LINK_GRANT_BYTES
@@ -156,6 +156,21 @@ def test_broadcast_takes_bytes_for_each_link_until_its_last_answer(end: str) -> 
         outcome = node.link_down(0.0, link, link.session, [])
     assert len(answered(outcome)) == 1
     assert (pool.size, dict(pool.of)) == (0, {})
+    node.check()
+
+
+def test_cancelled_broadcast_gives_its_bytes_back() -> None:
+    node, _ = broad()
+    asked = Asked(frame("Worker/1/All"), Caller(), 1.0)
+    sent = [action for action in node.submit(0.0, asked) if isinstance(action, Forward)]
+    pool = node._forwarding.backlog
+    assert (len(sent), dict(pool.of)) == (CHILDREN, {LOCAL: CHILDREN * BRANCH_BYTES})
+    node.accepted(0.0, sent[0].link, [sent[0].number or "u"])
+    node.cancel(asked)
+    assert (pool.size, dict(pool.of)) == (0, {})
+    for late in sent[1:]:
+        node.accepted(0.0, late.link, [late.number or "u"])
+    assert pool.size == 0
     node.check()
 
 

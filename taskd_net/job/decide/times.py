@@ -58,7 +58,7 @@ def move(value: object, then: float, now: float) -> None:
 
 
 def move_plain(value: object, kind: Any, then: float, now: float) -> object:
-    """The JSON value of a type after the clock has moved from `then` to `now`; see `jobs.plain` and `move`."""
+    """The JSON value of a type after the clock has moved from `then` to `now`; see `decide.plain` and `move`."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     match value:
         case None:

@@ -36,7 +36,7 @@ GREETINGS: Final = 1024
 """Connections to the port of direct links that have not greeted; the next one is closed at once."""
 
 GREETINGS_PER_ADDRESS: Final = 256
-"""The same of one address: as many as its registrations without a stream (`transport.pending`)."""
+"""The same of one address: as many as its registrations without a stream (`joining.pending`)."""
 
 ACCEPT_PAUSE_S: Final = 0.1
 """Seconds before the next connection is accepted where none could be, mostly for want of file descriptors."""
