@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final
 
 MOVED: Final = {
+    "taskd_net.api.validators": "taskd.python.utils.validator",
     "taskd_net.api": "taskd_net.job.api",
     "taskd_net.codes": "taskd_net.base.codes",
     "taskd_net.faults": "taskd_net.job.faults",
@@ -22,10 +23,14 @@ MOVED: Final = {
     "taskd_net.logs": "taskd_net.base.logs",
     "taskd_net.manager": "taskd_net.job.manager",
     "taskd_net.page": "taskd_net.faces.page",
+    "taskd_net.recover.stub": "taskd.python.toolkit.recover_module.pb.recover_pb2_grpc",
     "taskd_net.recover": "taskd_net.job.clusterd",
     "taskd_net.wire": "taskd_net.net.wire",
 }
-"""Packages and modules, with all that is in them: the old path, and the new one."""
+"""Packages and modules, with all that is in them: the old path, and the new one. The first row that fits counts.
+
+The distribution `taskd-net-compat` has the paths that begin with `taskd`.
+"""
 
 
 def place_now(name: str) -> str | None:
@@ -53,7 +58,8 @@ class _Moved(MetaPathFinder, Loader):
         try:
             found = importlib.import_module(new)
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"No module named {module.__name__!r}", name=module.__name__) from error
+            text = f"No module named {module.__name__!r}: it would be {new} now, which is not there"
+            raise ModuleNotFoundError(text, name=module.__name__) from error
         text = f"{module.__name__} is {new} now; the next release is without the old path"
         warnings.warn(text, FutureWarning, stacklevel=2)
         sys.modules[module.__name__] = found

@@ -1,6 +1,6 @@
 """torchrun under the platform's reset files. The import patches torch, as a line in torch's run.py expects."""
 
-from taskd_net.torch.elastic import patch_torch_methods
+from mindx_elastic.reset_agent import patch_torch_methods
 
 __all__ = ["patch_torch_methods"]
 

@@ -1,4 +1,4 @@
-"""Each alias is the object that it stands for, or has the documented signature."""
+"""Each name is an alias of the object in `taskd_net`, or code of this distribution, with the documented signature."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib
 import inspect
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,10 +16,10 @@ import mindx_elastic
 import taskd
 from taskd_net import __version__
 from taskd_net.net.wire import recover_pb2
+from tests.compat.environment import COMPAT
 
 pytestmark = pytest.mark.oldest
 
-COMPAT: Final = Path(taskd.__file__).parents[1]
 CALLS: Final = {
     "worker": ["init_taskd_worker", "start_taskd_worker", "destroy_taskd_worker"],
     "agent": ["init_taskd_agent", "start_taskd_agent", "register_func"],
@@ -37,7 +36,6 @@ ALIASES: Final = {
     "taskd.api": {name: "taskd_net.job.api" for names in CALLS.values() for name in names},
     **{f"taskd.api.taskd_{role}_api": dict.fromkeys(names, "taskd_net.job.api") for role, names in CALLS.items()},
     RECOVER: {"DLRecoverManager": "taskd_net.job.clusterd"},
-    "taskd.python.adaptor.pytorch.group_info": {"dump_group_info": "taskd_net.job.api.group_info"},
     f"{RECOVER}.recover_manager": {
         **dict.fromkeys(["DLRecoverManager", *REPORTS], "taskd_net.job.clusterd"),
         "init_grpc_client": "taskd_net.job.clusterd.launcher",
@@ -46,22 +44,28 @@ ALIASES: Final = {
     f"{RECOVER}.pb.recover_pb2": dict.fromkeys(
         recover_pb2.DESCRIPTOR.message_types_by_name, "taskd_net.net.wire.recover_pb2"
     ),
-    f"{RECOVER}.pb.recover_pb2_grpc": dict.fromkeys(
-        ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"], "taskd_net.job.clusterd.stub"
-    ),
     "taskd.python.framework.agent.ms_mgr.msrun_plugin": {"MSRunPlugin": "taskd_net.mindspore"},
     "taskd.python.framework.common.type": {
         "CONFIG_UPSTREAMIP_KEY": "taskd_net.job.api.arguments:UPSTREAM_ADDR",
         "LOCAL_HOST": "taskd_net.job.api.arguments:LOOPBACK",
     },
-    "taskd.python.utils.validator": dict.fromkeys(VALIDATORS, "taskd_net.job.api.validators"),
     "mindx_elastic.recover_manager": {
         **dict.fromkeys(REPORTS, "taskd_net.job.clusterd"),
-        "DLRecoverManager": "taskd_net.job.clusterd.elastic:ElasticRecoverManager",
         "pb": "taskd_net.job.clusterd:pb",
     },
 }
 """For each module the module of its names, with the name there if it is another one."""
+
+OWN: Final = {
+    "taskd.python.adaptor.pytorch.group_info": ["dump_group_info"],
+    f"{RECOVER}.pb.recover_pb2_grpc": ["RecoverStub", "RecoverServicer", "add_RecoverServicer_to_server"],
+    "taskd.python.utils.log": ["run_log"],
+    "taskd.python.utils.validator": VALIDATORS,
+    "mindx_elastic": ["__version__"],
+    "mindx_elastic.recover_manager": ["DLRecoverManager"],
+    "mindx_elastic.reset_agent": ["ResetAgent", "patch_torch_methods"],
+}
+"""Modules with code of their own, which `taskd_net` has no use for, and the names of each."""
 
 WITH_EFFECT: Final = {
     "taskd.python.adaptor.patch": "patches torch: tests/torch/test_documented_start.py",
@@ -69,6 +73,9 @@ WITH_EFFECT: Final = {
     "taskd.python.utils.log": "makes a file: tests/compat/test_imports.py",
 }
 """Modules whose import does something, each with the place of its test."""
+
+NEED_TORCH: Final = {"mindx_elastic.reset_agent"}
+"""Modules that cannot be imported without torch: tests/torch/test_elastic.py."""
 
 SIGNATURES: Final = {
     "taskd.api:init_taskd_worker": "(rank_id, upper_limit_of_disk_in_mb=5000, framework='pt')",
@@ -121,7 +128,14 @@ def test_alias_is_the_same_object(module: str) -> None:
     for name, target in ALIASES[module].items():
         of, _, other = target.partition(":")
         assert getattr(alias, name) is getattr(importlib.import_module(of), other or name), name
-    assert set(getattr(alias, "__all__", ALIASES[module])) == set(ALIASES[module])
+    assert set(getattr(alias, "__all__", ALIASES[module])) == {*ALIASES[module], *OWN.get(module, ())}
+
+
+@pytest.mark.parametrize("module", sorted(OWN.keys() - ALIASES.keys() - WITH_EFFECT.keys() - NEED_TORCH))
+def test_own_module_has_its_names(module: str) -> None:
+    found = importlib.import_module(module)
+    assert set(found.__all__) == set(OWN[module])
+    assert all(hasattr(found, name) for name in OWN[module])
 
 
 @pytest.mark.parametrize("path", SIGNATURES)
@@ -146,17 +160,19 @@ def test_version_is_ours() -> None:
 
 def test_every_module_is_in_one_of_these_tables() -> None:
     packages = {name for name, tree in modules() if len(tree.body) == 1}
-    assert packages | {"taskd", "mindx_elastic"} | set(ALIASES) | set(WITH_EFFECT) == {name for name, _ in modules()}
-    assert not packages & set(ALIASES)
+    assert packages | {"taskd", *ALIASES, *OWN, *WITH_EFFECT} == {name for name, _ in modules()}
+    assert not packages & {*ALIASES, *OWN}
 
 
-def test_modules_are_aliases_alone() -> None:
-    """Imports from `taskd_net`, `__all__`, and at most calls of what is imported."""
+def test_other_modules_are_aliases_alone() -> None:
+    """Imports from this distribution or `taskd_net`, `__all__`, and at most calls of what is imported."""
     for name, tree in modules():
+        if name in OWN:
+            continue
         for node in tree.body[1:]:
             match node:
                 case ast.ImportFrom(module=str(module)):
-                    assert module == "typing" or module.startswith("taskd_net."), name
+                    assert module == "typing" or module.startswith(("taskd_net.", "mindx_elastic.")), name
                 case ast.Assign(targets=[ast.Name(id="__all__")]) | ast.Expr(value=ast.Call(func=ast.Name())):
                     pass
                 case ast.If():

@@ -11,10 +11,10 @@ import pytest
 from torch.distributed.launcher import api as launcher
 
 import mindx_elastic
+from mindx_elastic.reset_agent import ResetAgent, patch_torch_methods
 from taskd_net.job.clusterd import rpcs
 from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.torch import ElasticAgent, patch, unpatch
-from taskd_net.torch.elastic import ResetAgent, patch_torch_methods
 from tests.peers.clusterd import ClusterD
 from tests.torch.cluster import PLAIN, SOON, await_end, kill
 from tests.torch.start import Pod, free_port, until

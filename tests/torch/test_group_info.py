@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.compat.environment import with_compat
+
 SCRIPT = """
 import sys
 import torch.distributed as dist
-from taskd_net.job.api.group_info import dump_group_info
+from taskd.python.adaptor.pytorch.group_info import dump_group_info
 
 assert dump_group_info() is False
 rank = int(sys.argv[1])
@@ -24,7 +25,7 @@ dist.destroy_process_group()
 
 
 def test_groups_of_each_rank(tmp_path: Path) -> None:
-    environment = {**os.environ, "MINDX_TASK_ID": "J", "GROUP_BASE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    environment = {**with_compat(), "MINDX_TASK_ID": "J", "GROUP_BASE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}
     store = f"file://{tmp_path}/store"
     ranks = [
         subprocess.Popen([sys.executable, "-c", SCRIPT, str(rank), store], env=environment, cwd=tmp_path)

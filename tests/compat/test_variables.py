@@ -6,12 +6,12 @@ import os
 
 import pytest
 
+import mindx_elastic
 from taskd_net.base import logs
-from taskd_net.job.api import elastic
 
 pytestmark = pytest.mark.oldest
 
-NAMES = (elastic.LOG_PATH, elastic.RECOVER, elastic.PROCESS_RECOVER, logs.PATH)
+NAMES = (mindx_elastic.LOG_PATH, mindx_elastic.RECOVER, mindx_elastic.PROCESS_RECOVER, logs.PATH)
 
 
 @pytest.mark.parametrize(
@@ -35,5 +35,5 @@ def test_variables_of_taskd_follow(
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    elastic.adopt_variables()
+    mindx_elastic.adopt_variables()
     assert {name: os.environ[name] for name in NAMES[2:] if name in os.environ} == adopted

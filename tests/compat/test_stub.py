@@ -11,7 +11,11 @@ import grpc
 import pytest
 
 import taskd_net
-from taskd_net.job.clusterd.stub import RecoverServicer, RecoverStub, add_RecoverServicer_to_server
+from taskd.python.toolkit.recover_module.pb.recover_pb2_grpc import (
+    RecoverServicer,
+    RecoverStub,
+    add_RecoverServicer_to_server,
+)
 from taskd_net.net.wire import recover_pb2 as pb
 
 pytestmark = pytest.mark.oldest

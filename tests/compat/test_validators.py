@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.job.api.validators import (
+from taskd.python.utils.validator import (
     ClassValidator,
     DirectoryValidator,
     FileValidator,

@@ -8,8 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from mindx_elastic.recover_manager import DLRecoverManager
 from taskd_net.job.clusterd import ClusterdError, pb
-from taskd_net.job.clusterd.elastic import ElasticRecoverManager
 from taskd_net.net.wire import recover_pb2 as wire
 from tests.peers import certificates
 from tests.peers.clusterd import ClusterD
@@ -20,7 +20,7 @@ INFO = pb.ClientInfo(ip="10.0.0.1", port="1", taskId="T", role="master agent")
 
 
 def test_signature_is_the_documented_one() -> None:
-    parameters = inspect.signature(ElasticRecoverManager).parameters.values()
+    parameters = inspect.signature(DLRecoverManager).parameters.values()
     assert [(each.name, each.default) for each in parameters][2:] == [("secure_conn", True), ("cert_path", "")]
 
 
@@ -29,8 +29,8 @@ def test_tls_is_on_in_either_form_of_the_sender(info: pb.ClientInfo, tmp_path: P
     files = certificates.Folder(tmp_path)
     pair = (Path(files.key).read_bytes(), Path(files.crt).read_bytes())
     with ClusterD(grpc.ssl_server_credentials([pair])) as clusterd:
-        manager = ElasticRecoverManager(info, clusterd.address, cert_path=files.ca)
-        plain = ElasticRecoverManager(info, clusterd.address, False)
+        manager = DLRecoverManager(info, clusterd.address, cert_path=files.ca)
+        plain = DLRecoverManager(info, clusterd.address, False)
         try:
             assert manager.register(info).code == 0
             assert clusterd.calls == [("Register", wire.ClientInfo(jobId="T", role="master agent"))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.limits import LOG_FILES
+from tests.compat.environment import with_compat
 
 pytestmark = pytest.mark.oldest
 
-BEGIN = "import logging\nfrom taskd_net.job.api.run_log import run_log\n"
+BEGIN = "import logging\nfrom taskd.python.utils.log import run_log\n"
 
 
 def logged(code: str, folder: Path, variables: Mapping[str, str] = {}, before: str = "") -> tuple[str, str]:
     """Run code with the log object. Returns its stdout and stderr."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TASKD_")} | {**variables}
-    command = [sys.executable, "-c", before + BEGIN + code]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    kept = {name: value for name, value in with_compat().items() if not name.startswith("TASKD_")}
+    command, env = [sys.executable, "-c", before + BEGIN + code], {**kept, **variables}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, done.stderr
 
 
@@ -80,7 +80,7 @@ def test_file_of_many_processes(tmp_path: Path) -> None:
         "import sys\n(file,) = run_log.handlers\nfile.most = 40_000\n"
         "for number in range(300): run_log.info(f'{sys.argv[1]} {number}')"
     )
-    variables = {**os.environ, "TASKD_LOG_PATH": str(tmp_path), "TASKD_LOG_STDOUT": "False"}
+    variables = {**with_compat(), "TASKD_LOG_PATH": str(tmp_path), "TASKD_LOG_STDOUT": "False"}
     processes = [
         subprocess.Popen([sys.executable, "-c", BEGIN + code, str(number)], env=variables) for number in range(3)
     ]

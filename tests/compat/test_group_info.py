@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from taskd_net.job.api import group_info
-from taskd_net.job.api.group_info import dump_group_info
+from taskd.python.adaptor.pytorch import group_info
+from taskd.python.adaptor.pytorch.group_info import dump_group_info
 
 RANK: Final = 5
 

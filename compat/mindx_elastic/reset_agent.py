@@ -8,6 +8,8 @@ from taskd_net.mindspore import invoke_run
 from taskd_net.torch.agent import ElasticAgent
 from taskd_net.torch.patch import patch
 
+__all__ = ["ResetAgent", "patch_torch_methods"]
+
 
 class ResetAgent(ElasticAgent):
     """An `ElasticAgent` that follows the platform's reset files in place of a Manager.
