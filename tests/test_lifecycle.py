@@ -10,11 +10,11 @@ import grpc
 import pytest
 
 from taskd_net import Code, Node, NodeClosed, NodeConfig, Position
-from tests.faults.lab import free_port
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, both_links, free_address, soon
+from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.slow import SlowChild
+from tests.ports import free_address, free_port
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -167,7 +167,7 @@ async def test_withdrawn_node_costs_no_broadcast_anything(mesh: Mesh) -> None:
 
 @pytest.mark.oldest
 async def test_node_that_has_not_joined_has_nobody_to_tell(mesh: Mesh) -> None:
-    worker = await mesh.worker(0, 0, await free_address(), join=False)
+    worker = await mesh.worker(0, 0, free_address(), join=False)
     await mesh.logged("join_failed")
     assert not await worker.withdraw(10.0)
 
@@ -222,7 +222,7 @@ async def test_starting_that_is_cancelled_leaves_nothing_open() -> None:
 @pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_joined_says_what_the_trouble_is(mesh: Mesh) -> None:
-    nowhere = await free_address()
+    nowhere = free_address()
     worker = await mesh.worker(0, 3, nowhere, join=False)
     await mesh.logged("join_failed", node=worker.position)
     text = f"^Worker/0/3 has not joined {nowhere} within 0.01 s: Register: nobody listens at {nowhere}"
@@ -298,7 +298,7 @@ async def test_every_pending_send_gets_a_code(mesh: Mesh) -> None:
             (Code.NETWORK_ACK_LOST, Position.worker(0, 0)),
             (Code.NETWORK_ACK_LOST, proxy.position),
         }
-    held = await mesh.worker(1, 1, await free_address(), join=False)
+    held = await mesh.worker(1, 1, free_address(), join=False)
     sends = [asyncio.create_task(send("x", to="Mgr", timeout=60)) for send in (held.send, held.post)]
     await asyncio.sleep(0)
     await soon(held.close())
@@ -365,7 +365,7 @@ async def test_close_that_is_cancelled_goes_on(mesh: Mesh) -> None:
 
 
 async def test_closing_wakes_whoever_waits(mesh: Mesh) -> None:
-    worker = await mesh.worker(0, 0, await free_address(), join=False)
+    worker = await mesh.worker(0, 0, free_address(), join=False)
     calls: list[Any] = [worker.joined(), worker.receive(), worker.receive()]
     waiting = [asyncio.create_task(call) for call in calls]
     await asyncio.sleep(0)
@@ -448,7 +448,7 @@ async def test_child_that_reconnects_for_ever_costs_no_memory(mesh: Mesh) -> Non
 
 async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> None:
     """The pause grows with them."""
-    worker = await mesh.worker(0, 3, await free_address(), join=False)
+    worker = await mesh.worker(0, 3, free_address(), join=False)
     counted: asyncio.Queue[int] = asyncio.Queue()
 
     class Counting:

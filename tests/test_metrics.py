@@ -16,8 +16,9 @@ from taskd_net import ConfigError
 from taskd_net.faces.metrics import Collector, MetricsServer
 from tests.metrics import samples
 from tests.peers.certificates import DAY, Folder
-from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode, free_address
+from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 from tests.polling import asked_until
+from tests.ports import free_address
 
 pytestmark = pytest.mark.oldest
 
@@ -58,7 +59,7 @@ async def test_messages_are_counted_by_way_and_outcome(mesh: Mesh) -> None:
 
 async def test_upstream_in_use(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    nobody = await free_address()
+    nobody = free_address()
     worker = await mesh.worker(0, 0, f"{nobody},{mgr.address}")
     assert await scrape(worker, "taskd_net_upstream") == {nobody: 0, mgr.address: 1}
     assert worker.upstream == mgr.address

@@ -22,7 +22,8 @@ from taskd_net import (
 )
 from taskd_net.core.frame import Frame
 from taskd_net.net.wire.codec import write_message
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, soon
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -35,7 +36,7 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
 
 
 async def test_raise_for_code(mesh: Mesh) -> None:
-    worker = await mesh.worker(0, 0, await free_address(), join=False)
+    worker = await mesh.worker(0, 0, free_address(), join=False)
     ack = await worker.send("x", to="Mgr", timeout=0.01)
     with pytest.raises(NetworkError, match="6002 NET_STREAM_NOT_INITED") as error:
         ack.raise_for_code()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -149,14 +148,6 @@ def take(node: BlockingNode) -> tuple[Message, Body]:
         body = Body.parse(message.body)
         if body.msg_type not in ("REGISTER", "KEEP_ALIVE"):
             return message, body
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port of an address that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind((host, 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -14,7 +14,8 @@ import taskd_net
 from taskd_net.base import logs
 from taskd_net.job import api
 from taskd_net.job.api import proxy, worker
-from tests.api.conftest import SOON, Failures, free_port, rank_3_of_8
+from tests.api.conftest import SOON, Failures, rank_3_of_8
+from tests.ports import free_port
 
 INITIALISED = "it has not been initialised; init_taskd_{} first"
 

@@ -11,8 +11,9 @@ import pytest
 
 from taskd_net import BlockingNode
 from taskd_net.base.body import Body
-from tests.api.conftest import OWN_IP, SOON, free_port, until
+from tests.api.conftest import OWN_IP, SOON, until
 from tests.api.processes import Role
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

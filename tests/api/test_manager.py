@@ -27,7 +27,8 @@ from taskd_net.job.decide.snapshot import JobTimes
 from taskd_net.job.manager import Succession, runtime
 from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.observe.document import document
-from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
+from tests.api.conftest import OWN_IP, SOON, Failures, until
+from tests.ports import free_port
 
 CONFIG: dict[str, object] = {
     "job_id": "job",

@@ -22,10 +22,11 @@ from taskd_net.job.api.member import documented
 from taskd_net.job.api.node_proxy import AgentsProxy
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.identify import Found, Kind
-from tests.api.conftest import OWN_IP, SOON, Failures, free_port, until
+from tests.api.conftest import OWN_IP, SOON, Failures, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder
 from tests.peers.original.node import OriginalNode
+from tests.ports import free_port
 
 MINDSPORE: dict[str, object] = {"Framework": "MindSpore"}
 PROXY, AGENT = Position.proxy(2), Position.agent(2)

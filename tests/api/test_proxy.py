@@ -8,7 +8,8 @@ from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base.states import State
 from taskd_net.job import api
 from taskd_net.job.api import proxy
-from tests.api.conftest import SOON, Failures, free_port, state_of
+from tests.api.conftest import SOON, Failures, state_of
+from tests.ports import free_port
 
 
 def test_proxy_between_manager_and_worker(mgr: BlockingNode) -> None:

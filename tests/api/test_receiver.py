@@ -20,7 +20,8 @@ from taskd_net.job import api
 from taskd_net.job.api import arguments
 from taskd_net.job.api.receiver import Receiver
 from taskd_net.net.wire.codec import Message
-from tests.api.conftest import SOON, WORKER, Failures, free_port, reach, started
+from tests.api.conftest import SOON, WORKER, Failures, reach, started
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

@@ -16,9 +16,10 @@ from taskd_net.job import api
 from taskd_net.job.api import worker
 from taskd_net.job.api.reporting import REPORTS_WAITING
 from taskd_net.job.api.worker import WorkerTimes
-from tests.api.conftest import OWN_IP, SOON, Failures, free_port, rank_3_of_8, take, until
+from tests.api.conftest import OWN_IP, SOON, Failures, rank_3_of_8, take, until
 from tests.api.processes import Role
 from tests.freezing import freeze
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

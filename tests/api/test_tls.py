@@ -9,8 +9,9 @@ import pytest
 from taskd_net import BlockingNode, NodeConfig
 from taskd_net.job import api
 from taskd_net.job.api import worker
-from tests.api.conftest import OWN_IP, SOON, Failures, free_port
+from tests.api.conftest import OWN_IP, SOON, Failures
 from tests.peers.certificates import Folder
+from tests.ports import free_port
 
 
 def test_a_job_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ from taskd_net.job import api
 from taskd_net.job.api import reporting, worker
 from taskd_net.job.api.worker import WorkerTimes
 from taskd_net.node.driver import Driver
-from tests.api.conftest import SOON, WORKER, Failures, free_port, rank_3_of_8, reach, started, state_of, take
+from tests.api.conftest import SOON, WORKER, Failures, rank_3_of_8, reach, started, state_of, take
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from taskd_net.cli.group import group
 from tests.cli.processes import run
 from tests.cli.terminal import Terminal
-from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.mesh import Mesh, WatchedNode
+from tests.ports import free_address
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ async def test_positions_of_the_mesh_are_completed(mgr: WatchedNode) -> None:
 
 
 async def test_without_an_answer_there_is_one_of_each_role() -> None:
-    at = f"--at {await free_address()}"
+    at = f"--at {free_address()}"
     assert await words(f"trace {at} ") == ["Mgr", "Proxy/0", "Agent/0", "Worker/0/0"]
     assert await words("trace --at nonsense w") == ["Worker/0/0"]
 

@@ -21,8 +21,9 @@ from taskd_net import Code
 from taskd_net.cli.daemon import in_thread
 from tests.cli.processes import Command, Daemon, heard, run, service_manager
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, soon
 from tests.peers.slow import SlowChild
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -67,7 +68,7 @@ async def test_ready_lines_joining_logs_and_a_clean_end(tmp_path: Path) -> None:
 
 
 async def test_proxy_is_ready_before_its_upstream_is_there(tmp_path: Path) -> None:
-    nowhere = await free_address()
+    nowhere = free_address()
     async with Daemon("proxy", "--upstream", nowhere, logs=tmp_path) as proxy:
         await proxy.said("join_failed")
         async with Daemon("mgr", "--listen", nowhere, logs=tmp_path):

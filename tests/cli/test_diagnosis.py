@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.processes import Command, Daemon, run
 from tests.peers.child import RawChild
-from tests.peers.mesh import free_address
+from tests.ports import free_address
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "diagnosis.md"
 
@@ -77,7 +77,7 @@ async def test_document_shows_what_the_commands_print(tmp_path: Path, pytestconf
         addresses = {
             "127.0.0.1:9601": mgr.address,
             "127.0.0.1:9602": proxies[0].address,
-            "127.0.0.1:9699": await free_address(),
+            "127.0.0.1:9699": free_address(),
         }
         blocks, rewrite = {}, bool(pytestconfig.getoption("--rewrite-diagnosis"))
         for block in _BLOCK.findall(text):

@@ -15,7 +15,8 @@ import pytest
 from taskd_net import Code
 from tests.cli.inside import refused
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
-from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, soon
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -100,7 +101,7 @@ async def test_period_after_the_join_ends_it(mgr: WatchedNode, count: tuple[obje
 
 async def test_period_does_not_begin_before_the_join() -> None:
     code, output, errors = await run(
-        "listen", "--as", "Worker/0/0", "--upstream", await free_address(), "--for", 0.01, "--timeout", 0.5
+        "listen", "--as", "Worker/0/0", "--upstream", free_address(), "--for", 0.01, "--timeout", 0.5
     )
     assert (code, output) == (3, "") and "Error: nobody listens at " in errors
 
@@ -146,7 +147,7 @@ async def test_timeout(mgr: WatchedNode) -> None:
 
 
 async def test_not_joined_in_time_is_3() -> None:
-    nowhere = await free_address()
+    nowhere = free_address()
     code, output, errors = await run("listen", "--as", "Agent/0", "--upstream", nowhere, "--timeout", 0.3)
     assert (code, output) == (3, "")
     assert f"Error: nobody listens at {nowhere}; the machine is there. Try: " in errors

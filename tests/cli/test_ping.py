@@ -19,8 +19,9 @@ from taskd_net.observe.probe_codec import Echo
 from tests.cli.inside import refused
 from tests.cli.processes import Command, Daemon, run
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, free_address
+from tests.peers.mesh import Mesh
 from tests.peers.parent import RawParent
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(120)]
 
@@ -186,7 +187,7 @@ async def test_signal_ends_a_series_with_its_summary(mesh: Mesh) -> None:
 
 @pytest.mark.parametrize("command", ["ping", "trace"])
 async def test_nobody_to_ask(command: str) -> None:
-    address = await free_address()
+    address = free_address()
     code, _, errors = await run(command, "Mgr", "--at", address)
     assert code == 3
     assert errors.startswith(f"Error: nobody listens at {address}; ")

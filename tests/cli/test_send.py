@@ -13,8 +13,9 @@ import pytest
 from taskd_net import Code, Position
 from tests.cli.inside import refused
 from tests.cli.processes import Command, run
-from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.slow import SlowChild
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -152,7 +153,7 @@ async def test_message_that_is_too_large_is_1(mgr: WatchedNode) -> None:
 
 
 async def test_not_joined_in_time_is_3() -> None:
-    nowhere = await free_address()
+    nowhere = free_address()
     code, output, errors = await run(
         "send", "Mgr", "x", "--upstream", nowhere, "--timeout", 0.3, "--as", "Worker/0/0", "--json"
     )

@@ -14,7 +14,8 @@ import pytest
 from taskd_net.cli.authority import Authority
 from tests.cli.processes import run
 from tests.peers.certificates import Folder
-from tests.peers.mesh import Mesh, free_address
+from tests.peers.mesh import Mesh
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -35,7 +36,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 async def test_nobody_listens(command: tuple[object, ...]) -> None:
-    address = await free_address()
+    address = free_address()
     code, output, errors = await run(*command, "--at", address)
     text = f"Error: nobody listens at {address}; the machine is there. Try: taskd-net doctor send --at {address}\n"
     # The node of `listen` logs its attempts, too.
@@ -46,7 +47,7 @@ async def test_nobody_listens(command: tuple[object, ...]) -> None:
 
 
 async def test_next_command_finds_the_same() -> None:
-    address = await free_address()
+    address = free_address()
     _, _, errors = await run("tree", "--at", address, "--no-enable-tls", "--ca", "a file")
     command = errors.partition("Try: ")[2]
     assert shlex.split(command)[5:] == ["--ca", "a file", "--no-enable-tls"]

@@ -21,9 +21,9 @@ from tests.cli.processes import Daemon
 from tests.deploy.artefacts import DEPLOY
 from tests.deploy.test_alerts import UNIT_TESTS, alerts
 from tests.deploy.test_grafana import queries
-from tests.faults.lab import free_port
 from tests.peers.mesh import soon
 from tests.polling import asked_until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(180)]
 

@@ -16,10 +16,10 @@ from taskd_net.base.address import Address
 from taskd_net.base.states import State
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.observe.document import Document
-from tests.api.conftest import free_port
 from tests.cli.processes import PATIENCE_S, Command, run
 from tests.etcd.server import Member
 from tests.manager.cluster import Leaf
+from tests.ports import free_port
 
 RESTARTS = 1_000
 """Restarts that the job has: more than rounds of a test."""

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from taskd_net.base.address import Address
-from tests.api.conftest import free_port
 from tests.freezing import freeze
 from tests.polling import asked_until
+from tests.ports import free_port
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path=str(Path(__file__).parents[2] / "build/etcd/usr/bin"))
 WHY_NOT = "there is no etcd; `make etcd-server` unpacks Debian's"

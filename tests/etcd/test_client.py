@@ -13,7 +13,7 @@ from taskd_net.job.keep.client import EtcdClient, EtcdError, EtcdRefused
 from taskd_net.job.keep.limits import EtcdLimits
 from taskd_net.job.keep.place import Place
 from taskd_net.net.wire import etcd_pb2 as wire
-from tests.peers.mesh import free_address
+from tests.ports import free_address
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 Answers = Callable[[AsyncIterator[bytes], Context], Awaitable[None]]
@@ -81,7 +81,7 @@ async def test_next_member_renews_the_lease(first: Answers) -> None:
 
 async def test_member_that_is_away_is_passed_over() -> None:
     async with member(renews) as other:
-        assert await renewed(await free_address(), other) == 5
+        assert await renewed(free_address(), other) == 5
 
 
 async def test_call_that_fails_ends_no_other_one() -> None:
@@ -106,7 +106,7 @@ async def test_refusal_is_an_answer() -> None:
 
 
 async def test_requests_end_in_time() -> None:
-    place = Place.parse(f"etcd://{await free_address()}/taskd/J")
+    place = Place.parse(f"etcd://{free_address()}/taskd/J")
     client = EtcdClient(place, limits=EtcdLimits(call_s=0.2))
     with pytest.raises(EtcdError, match="Range at 127"):
         await client.range(wire.RangeRequest(key=b"x"))

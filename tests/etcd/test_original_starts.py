@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.body import Body
-from tests.api.conftest import free_port
 from tests.cli.processes import Command
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server
 from tests.peers.original.node import OriginalNode
+from tests.ports import free_port
 
 pytestmark = pytest.mark.timeout(400)
 

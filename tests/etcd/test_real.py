@@ -25,13 +25,13 @@ from taskd_net.job.manager import Manager, ManagerConfig
 from taskd_net.job.manager.etcd_keeping import EtcdKeeping
 from taskd_net.job.manager.limits import ManagerLimits
 from taskd_net.net.wire import etcd_pb2 as wire
-from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, etcd_server
 from tests.manager.cluster import SOON, Leaf, managed
 from tests.manager.test_released import RELEASED
 from tests.peers.mesh import soon
 from tests.polling import until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 

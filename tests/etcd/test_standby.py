@@ -16,11 +16,11 @@ from taskd_net import Node, NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.job.keep.limits import EtcdLimits
-from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
 from tests.faults.relay import Relay, Shape
 from tests.manager.cluster import SOON, Leaf
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.skipif(ETCD is None, reason=WHY_NOT), pytest.mark.timeout(150)]
 

@@ -15,13 +15,13 @@ import pytest
 
 from taskd_net import Node, NodeConfig
 from taskd_net.cli.authority import Authority
-from tests.api.conftest import free_port
 from tests.cli.processes import Daemon, run
 from tests.etcd.certificates import Pems
 from tests.etcd.server import ETCD, WHY_NOT, Member, etcd_server
 from tests.manager.cluster import Leaf
 from tests.peers.certificates import Folder
 from tests.polling import until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import OWN_IP, free_port
+from tests.api.conftest import OWN_IP
 from tests.cli.processes import ROOT, Command, run
+from tests.ports import free_port
 
 EXAMPLES = ROOT / "examples"
 

@@ -13,13 +13,10 @@ Times are of the monotonic clock, which all processes of a machine share.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import random
 import re
 import shutil
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,31 +28,13 @@ from taskd_net.net.links.registry import best
 from tests.faults.controlled import ANSWER_S, ControlledProcess, OrderFailed
 from tests.faults.ledger import Audit, Ledger
 from tests.faults.network import Machines
+from tests.ports import free_port
 
 JOIN_S: Final = 60.0
 """Seconds for a mesh to join on a busy machine; longer is a hang."""
 
 TAKEN_S: Final = 30.0
 """Seconds for a receiver on a busy machine to take its last messages; those it takes later count as lost."""
-
-
-_GIVEN: Final[set[int]] = set()
-
-
-def free_port() -> int:
-    """A free port, outside of the range of ephemeral ports.
-
-    Another connection could take an ephemeral port between a kill and a restart. A child that keeps trying such a port
-    can even connect to itself. No port is given twice.
-    """
-    while True:
-        port = random.randrange(12_000, 30_000)
-        if port in _GIVEN:
-            continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            _GIVEN.add(port)
-            return port
 
 
 class Member:

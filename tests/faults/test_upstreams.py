@@ -15,7 +15,8 @@ import pytest
 from taskd_net import Position, Retry
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.faults.network import Machines, why_not
-from tests.peers.mesh import Mesh, WatchedNode, address_of, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, address_of, soon
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -99,7 +100,7 @@ async def test_network_that_drops_the_packets_to_the_first(tmp_path: Path) -> No
 @pytest.mark.long
 async def test_leaves_are_back_soon_after_the_second_listens(mesh: Mesh, tmp_path: Path) -> None:
     """Figures for 256 leaves below 8 Proxies: from the second Mgr's ready line until all have joined again."""
-    later = await free_address()
+    later = free_address()
     async with Daemon("mgr", logs=tmp_path / "a") as first:
         both = f"{first.address},{later}"
         usual: dict[str, Any] = {"backoff_initial": 0.05, "backoff_max": 1.0, "links": "direct"}

@@ -13,7 +13,7 @@ from taskd_net import Node, NodeConfig
 from taskd_net.cli.authority import Authority, write
 from taskd_net.core.names import SCHEME
 from tests.guide.stage import Stage
-from tests.peers.mesh import free_address
+from tests.ports import free_address
 
 Situation: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -32,7 +32,7 @@ async def never_joined(stage: Stage) -> None:
     )
     await stage.show("never-joined/tree", "tree", "--at", mgr, until=r"missing of 2x2: 1: Worker 3\n" + described(1))
     await stage.show("never-joined/trace", "trace", "Worker/1/3", "--at", mgr)
-    nowhere = await free_address()
+    nowhere = free_address()
     stage.called(nowhere, "127.0.0.1:9620")
     await stage.show("never-joined/doctor", "doctor", "listen", "--as", "Worker/1/3", "--upstream", nowhere)
     await stage.workers(second.address, "Worker/1/3")
@@ -67,7 +67,7 @@ async def wrong_upstream(stage: Stage) -> None:
     mgr = await stage.mgr("--expect", "2x1")
     proxy = await stage.proxy(0, mgr)
     await stage.workers(proxy.address, "Worker/0/0")
-    nowhere = await free_address()
+    nowhere = free_address()
     stage.called(nowhere, "127.0.0.1:9610")
     wrong = await stage.proxy(1, nowhere)
     await stage.show("upstream/tree", "tree", "--at", mgr, until="Worker 1" + described(0))
@@ -84,7 +84,7 @@ async def expired_certificate(stage: Stage) -> None:
     await stage.show("", "certs", "init", "--folder", certs)
     _, settings = await stage.show("", "certs", "issue", "--folder", certs)
     settings_file.write_text(settings)
-    plain = await free_address()
+    plain = free_address()
     stage.called(plain, "127.0.0.1:9600")
     mgr = await stage.mgr("--config", settings_file, "--plain-listen", plain, "--expect", "2x0")
     await stage.proxy(0, mgr, "--config", settings_file)
@@ -96,7 +96,7 @@ async def expired_certificate(stage: Stage) -> None:
     key, crt = Authority.load(certs).issue([uri], ["127.0.0.1"], timedelta(days=7), eight_days_ago)
     write(certs / "proxy-1.key", key, 0o600)
     write(certs / "proxy-1.crt", crt, 0o644)
-    listen = await free_address()
+    listen = free_address()
     stage.called(listen, "127.0.0.1:9603")
     proxy = ("proxy", "--config", of_proxy, "--server-rank", 1, "--listen", listen, "--upstream", mgr)
     await stage.show("certificate/tree", "tree", "--at", plain, until=described(0))

@@ -18,7 +18,8 @@ from taskd_net.net.links.remote import Caller, remote_of
 from taskd_net.net.links.session import Host
 from taskd_net.net.links.traced import TracedLink
 from tests.links.pipes import FakeNode, FakePipe
-from tests.peers.mesh import Mesh, batched_only, free_address
+from tests.peers.mesh import Mesh, batched_only
+from tests.ports import free_address
 
 HERE = Caller(remote_of("ipv4:10.0.0.1:40001"), lambda: None)
 
@@ -68,7 +69,7 @@ async def test_child_of_ours_hears_with_its_stream_whether_the_parent_has_joined
     monkeypatch.setattr(peers, "parent_joined", listen)
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
-    lonely = await mesh.proxy(0, await free_address(), join=False)
+    lonely = await mesh.proxy(0, free_address(), join=False)
     await mesh.worker(0, 1, lonely, join=False)
     await mesh.until(lambda: len(heard) == 2)
     assert heard == [True, False]

@@ -26,7 +26,8 @@ from taskd_net.net.wire.socket_frames import VERSION, Greeting, Kind, write_fram
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, soon
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -112,7 +113,7 @@ async def test_child_that_wants_none_takes_the_batched_link(mesh: Mesh) -> None:
 
 
 async def test_fixed_port_and_one_that_is_taken(mesh: Mesh, offers: list[Metadata]) -> None:
-    address = await free_address()
+    address = free_address()
     mgr = await mesh.mgr(direct_listen=address)
     await mesh.worker(0, 0, mgr)
     assert read(offers[0])[0] == int(address.rpartition(":")[2])

@@ -27,8 +27,9 @@ from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Report
 from tests.peers.certificates import Folder
 from tests.peers.direct_child import DirectChild
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, soon
 from tests.peers.stubs import pb
+from tests.ports import free_address
 from tests.wire.test_socket_frames import fed, reader_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -113,7 +114,7 @@ async def test_ack_of_a_proxy_comes_when_the_mgr_knows_the_way(mesh: Mesh, monke
 
 async def test_replies_match_by_number_in_any_order(mesh: Mesh) -> None:
     """Below a Proxy without a parent an announcement waits, and a report does not."""
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     async with DirectChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()
@@ -127,7 +128,7 @@ async def test_replies_match_by_number_in_any_order(mesh: Mesh) -> None:
 
 
 async def test_parent_answers_nothing_after_the_patience_of_the_child(mesh: Mesh) -> None:
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     async with DirectChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()
@@ -163,7 +164,7 @@ async def test_request_that_cannot_be_read_costs_the_link_and_a_bad_announcement
 
 
 async def test_more_requests_than_a_child_has_cost_its_link(mesh: Mesh) -> None:
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     async with DirectChild("Worker/0/0") as child:
         await child.register(proxy.address or "")
         await child.open()

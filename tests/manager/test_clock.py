@@ -17,9 +17,9 @@ import pytest
 
 from taskd_net import Node, NodeConfig
 from taskd_net.job.manager import ManagerConfig
-from tests.api.conftest import free_port
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed
+from tests.ports import free_port
 
 HOUR_S: Final = 3600
 DAY_S: Final = 24 * HOUR_S

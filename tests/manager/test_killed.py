@@ -20,10 +20,10 @@ from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.faults.levels import Mode
 from taskd_net.job.manager.store import Store
-from tests.api.conftest import free_port
 from tests.fork_server import ROOT, forked
 from tests.jobs.scene import LOCAL
 from tests.manager.cluster import SOON, Leaf
+from tests.ports import free_port
 
 POINTS = 36
 """Boundaries that every run of the scene has; one may have more, as reports come together or not."""

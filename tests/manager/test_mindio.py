@@ -20,8 +20,9 @@ from taskd_net.net.wire import recover_pb2 as wire
 from tests import mindio as double
 from tests.cli.processes import ROOT, Daemon, run
 from tests.manager.cluster import Leaf, agent, managed
-from tests.peers.clusterd import ClusterD, free_port
+from tests.peers.clusterd import ClusterD
 from tests.polling import asked_until, until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

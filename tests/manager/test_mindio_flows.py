@@ -12,8 +12,8 @@ from taskd_net.job.manager import ManagerConfig
 from tests import mindio as double
 from tests.manager.cluster import agent, leaves, managed, worker
 from tests.manager.test_recovery import SCENARIOS, Seen, clusterd, events, live
-from tests.peers.clusterd import free_port
 from tests.polling import until
+from tests.ports import free_port
 
 EXIT = ["change_strategy exit", "destroy_controller", "init_controller", "start_controller"]
 """A restart, upon ClusterD's strategy `exit`."""

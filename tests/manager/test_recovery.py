@@ -24,8 +24,8 @@ from taskd_net.job.manager import ManagerConfig
 from taskd_net.job.manager.limits import ManagerLimits
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
-from tests.peers.clusterd import free_port
 from tests.polling import until
+from tests.ports import free_port
 
 SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
 END_S: Final = 60.0

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.peers.clusterd import free_port
+from tests.ports import free_port
 
 PATH: Final = Path(__file__).parent
 SPEED: Final = 50

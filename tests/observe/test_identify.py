@@ -17,8 +17,9 @@ from taskd_net.observe.identify import Kind, identify
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.version import __version__
-from tests.peers.mesh import PATIENCE_S, Mesh, free_address, soon
+from tests.peers.mesh import PATIENCE_S, Mesh, soon
 from tests.peers.parent import RawParent
+from tests.ports import free_address
 
 
 @pytest.fixture
@@ -138,5 +139,5 @@ async def test_server_that_is_too_busy_to_answer() -> None:
 
 
 async def test_nobody() -> None:
-    found = await identify(Address.parse(await free_address()), PATIENCE_S)
+    found = await identify(Address.parse(free_address()), PATIENCE_S)
     assert found.kind is Kind.NONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from taskd_net.job.clusterd import rpcs
 from taskd_net.job.clusterd.life import ClusterdTimes
 from taskd_net.job.clusterd.rpcs import Rpc
 from taskd_net.net.wire import recover_pb2
+from tests.ports import free_port
 
 RPCS: Final[dict[str, Rpc[Any, Any]]] = {each.path: each for each in vars(rpcs).values() if isinstance(each, Rpc)}
 WAIT_S: Final = 20.0
@@ -27,14 +27,6 @@ QUICK: Final = ClusterdTimes(init=0.25, pause=0.05, pause_most=0.5, health=0.05,
 
 Answer = int | grpc.StatusCode | bytes | Callable[[], int]
 """A code of Status, an error of gRPC, raw bytes, or a function that returns a code, and may wait."""
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 INFO = "as its operator reads it"

@@ -49,7 +49,7 @@ class DirectParent(LinkParent):
         self._sockets: asyncio.Server | None = None
         self._lines: set[Line] = set()
 
-    async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> Self:
+    async def start(self, listen: str = "", credentials: grpc.ServerCredentials | None = None) -> Self:
         """Listen at `address`, and at any port for direct links."""
         self._sockets = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._sockets.sockets[0].getsockname()[1]

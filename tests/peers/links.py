@@ -14,6 +14,7 @@ from taskd_net.net.links import peer as peers
 from tests.peers.child import PATIENCE_S
 from tests.peers.mesh import soon
 from tests.peers.stubs import pb, position
+from tests.ports import free_address
 
 Options = Sequence[tuple[str, str | int]]
 NO_LIMITS: Final[Options] = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
@@ -159,8 +160,9 @@ class LinkParent:
         self.requests: dict[str, list[bytes]] = {}
         self.streams: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> Self:
-        """Listen at `address`; with credentials for TLS alone."""
+    async def start(self, listen: str = "", credentials: grpc.ServerCredentials | None = None) -> Self:
+        """Listen at a free address, unless told where; with credentials for TLS alone."""
+        listen = listen or free_address()
         self._server = grpc.aio.server(options=self._options)
         unary: dict[str, Any] = {
             method: grpc.unary_unary_rpc_method_handler(partial(self.called, method))

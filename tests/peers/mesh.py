@@ -23,6 +23,7 @@ from taskd_net.core.ready import Ready
 from tests.core.invariants import check
 from tests.links import memory
 from tests.links.wired import wired
+from tests.ports import free_address
 
 PATIENCE_S = 10.0
 """Seconds for an immediate effect, on a busy machine."""
@@ -189,18 +190,21 @@ class Mesh:
         self.nodes.append(node)
         return node
 
-    async def mgr(self, listen: str = "127.0.0.1:0", **settings: Any) -> WatchedNode:
-        """Start a Mgr."""
+    async def mgr(self, listen: str = "", **settings: Any) -> WatchedNode:
+        """Start a Mgr, at a free address unless told where."""
         times = _times(settings)
-        return await self.start(NodeConfig.mgr(listen=listen, **(self.settings | settings)), **times)
+        return await self.start(NodeConfig.mgr(listen=listen or free_address(), **(self.settings | settings)), **times)
 
     async def proxy(
-        self, rank: int, upstream: str | Node, listen: str = "127.0.0.1:0", *, join: bool = True, **settings: Any
+        self, rank: int, upstream: str | Node, listen: str = "", *, join: bool = True, **settings: Any
     ) -> WatchedNode:
         """Start a Proxy and, unless told otherwise, wait until it has joined."""
         times = _times(settings)
         config = NodeConfig.proxy(
-            server_rank=rank, upstream=address_of(upstream), listen=listen, **(self.settings | settings)
+            server_rank=rank,
+            upstream=address_of(upstream),
+            listen=listen or free_address(),
+            **(self.settings | settings),
         )
         return await self._joined(await self.start(config, **times), join)
 
@@ -274,12 +278,3 @@ def address_of(upstream: str | Node) -> str:
         return upstream
     assert upstream.address is not None
     return upstream.address
-
-
-async def free_address(host: str = "127.0.0.1") -> str:
-    """A free address."""
-    server = await asyncio.start_server(lambda *_: None, host, 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,7 @@ import grpc.aio
 from tests.peers.child import PATIENCE_S, RawChild
 from tests.peers.mesh import soon
 from tests.peers.stubs import matches, name, pb, position, rpc
+from tests.ports import free_address
 
 
 @dataclass(eq=False)
@@ -61,8 +62,9 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
         self.address = ""
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, listen: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None) -> None:
-        """Listen at `address`."""
+    async def start(self, listen: str = "", credentials: grpc.ServerCredentials | None = None) -> None:
+        """Listen at a free address, unless told where."""
+        listen = listen or free_address()
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0), *limits])
         rpc.add_TaskNetServicer_to_server(self, self._server)

@@ -13,7 +13,8 @@ from taskd_net.job.clusterd.launcher import init_grpc_client
 from taskd_net.job.clusterd.place import CLUSTERD_VARIABLES, clusterd_of_environment
 from taskd_net.net.wire import recover_pb2 as wire
 from tests.mindspore.test_plugin import soon
-from tests.peers.clusterd import ClusterD, free_port
+from tests.peers.clusterd import ClusterD
+from tests.ports import free_port
 
 pytestmark = pytest.mark.oldest
 

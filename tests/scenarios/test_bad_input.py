@@ -9,10 +9,11 @@ import pytest
 from taskd_net import Code, ConfigError, Node, NodeConfig, Position
 from taskd_net.base.limits import MESSAGE_BYTES, RECEIVE_BYTES
 from tests.peers.child import PATIENCE_S, RawChild
-from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name, pb, position
 from tests.peers.wire import NotAParent
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -100,7 +101,7 @@ async def test_upstream_that_is_no_parent(mesh: Mesh, answer: bytes, hang_up: bo
 
 
 async def test_upstream_where_nobody_is(mesh: Mesh) -> None:
-    for upstream in (await free_address(), await free_address("::1"), "host.invalid:9601"):
+    for upstream in (free_address(), free_address("::1"), "host.invalid:9601"):
         worker = await mesh.worker(0, 0, upstream, join=False)
         await mesh.logged("join_failed", node=worker.position, upstream=upstream)
         await soon(worker.close())

@@ -12,9 +12,10 @@ from taskd_net.base.position import Destination
 from taskd_net.core.links import Link
 from taskd_net.core.topology import Topology
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, both_links, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name, pb, position
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -182,7 +183,7 @@ async def node_that_is_closed(mesh: Mesh) -> None:
 
 @provokes(Code.CLIENT_ERR)
 async def announcement_to_a_proxy_without_upstream(mesh: Mesh) -> None:
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     async with RawChild("Worker/0/0") as child:
         child.connect(proxy.address or "")
         assert (await child.register()).code == 0
@@ -368,7 +369,7 @@ async def parent_that_dies_with_the_message(mesh: Mesh) -> None:
 
 @provokes(Code.NET_STREAM_NOT_INITED)
 async def sender_that_has_not_joined(mesh: Mesh) -> None:
-    worker = await mesh.worker(0, 0, await free_address(), join=False)
+    worker = await mesh.worker(0, 0, free_address(), join=False)
     ack = await worker.send("x", to="Mgr", timeout=0.1)
     assert (ack.code, ack.src) == (Code.NET_STREAM_NOT_INITED, worker.position)
 

@@ -9,10 +9,11 @@ import pytest
 from taskd_net import Code, NodeConfig, Position
 from taskd_net.net.retry import Backoff
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, fast_links, free_address, soon
+from tests.peers.mesh import Mesh, fast_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 from tests.peers.wire import Wire
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_children_first(mesh: Mesh) -> None:
-    top, middle = await free_address(), await free_address()
+    top, middle = free_address(), free_address()
     worker = await mesh.worker(0, 0, middle, join=False)
     await mesh.logged("join_failed", node=worker.position)
     proxy = await mesh.proxy(0, top, middle, join=False)
@@ -36,7 +37,7 @@ async def test_children_first(mesh: Mesh) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1)])
 async def test_any_starting_order(mesh: Mesh, order: tuple[int, ...]) -> None:
-    top, middle = await free_address(), await free_address()
+    top, middle = free_address(), free_address()
     configs = [
         NodeConfig.mgr(listen=top),
         NodeConfig.proxy(server_rank=0, upstream=top, listen=middle),
@@ -51,7 +52,7 @@ async def test_any_starting_order(mesh: Mesh, order: tuple[int, ...]) -> None:
 
 async def test_leaves_are_members_in_the_moment_that_the_mgr_is_back(mesh: Mesh) -> None:
     """Their announcements wait at the Proxy: none is refused, and none pauses by itself."""
-    top = await free_address()
+    top = free_address()
     proxy = await mesh.proxy(0, top, join=False)
     workers = [await mesh.worker(0, rank, proxy, join=False, backoff_initial=30, backoff_max=30) for rank in range(4)]
     for worker in workers:
@@ -80,7 +81,7 @@ async def test_joined_means_that_the_mgr_knows_the_way(mesh: Mesh) -> None:
 
 
 async def test_leaf_hears_4999_while_the_proxy_has_no_upstream(mesh: Mesh) -> None:
-    top = await free_address()
+    top = free_address()
     proxy = await mesh.proxy(0, top, join=False)
     async with RawChild("Worker/0/0") as child:
         child.connect(proxy.address or "")
@@ -228,7 +229,7 @@ async def test_parent_that_ends_each_stream_at_once_is_not_hammered(mesh: Mesh) 
 
 @pytest.mark.oldest
 async def test_send_before_join_waits_for_it(mesh: Mesh) -> None:
-    top = await free_address()
+    top = free_address()
     worker = await mesh.worker(0, 0, top, join=False)
     sends = [asyncio.create_task(worker.send(str(i), to="Mgr", timeout=20)) for i in range(3)]
     post = asyncio.create_task(worker.post("3", to="Mgr", timeout=20))

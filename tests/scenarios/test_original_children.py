@@ -8,12 +8,13 @@ import grpc
 import pytest
 
 from taskd_net import Code, NodeConfig, Position
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.sizes import body_for, wire_message
 from tests.peers.parent import RawParent
 from tests.peers.wire import Wire
 from tests.polling import until
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -72,7 +73,7 @@ async def test_failed_register_is_a_status(mesh: Mesh, theirs: Originals) -> Non
 
 async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) -> None:
     """It checks nothing else: after an Ack of 4999 it would go on as if the root knew it."""
-    top = await free_address()
+    top = free_address()
     proxy = await mesh.proxy(0, top, join=False)
     leaf = await theirs.start("Worker/0/0", proxy, join=False)
     await mesh.until(lambda: proxy.router.children.find(Position.worker(0, 0)))
@@ -221,7 +222,7 @@ async def test_message_beyond_the_limit_comes_up(mesh: Mesh, theirs: Originals) 
 
 async def test_routes_are_learnt_from_what_comes_up(mesh: Mesh, theirs: Originals) -> None:
     """After a restart of ours their Proxy is back at once, without its leaves."""
-    top, middle = await free_address(), await free_address()
+    top, middle = free_address(), free_address()
     mgr = await mesh.mgr(top)
     ours = await mesh.proxy(1, mgr, middle)
     proxy = await theirs.start("Proxy/0", ours)
@@ -312,7 +313,7 @@ async def test_who_brings_a_message_counts_before_who_wrote_it(mesh: Mesh, their
 
 async def test_message_for_the_mgr_waits_while_the_mgr_is_away(mesh: Mesh, theirs: Originals) -> None:
     """Their Agent takes any answer for a report of its fault, and never repeats it."""
-    top = await free_address()
+    top = free_address()
     mgr = await mesh.mgr(top)
     proxy = await mesh.proxy(0, mgr)
     agent = await theirs.start("Agent/0", proxy)

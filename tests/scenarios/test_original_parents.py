@@ -14,7 +14,7 @@ from taskd_net.net.links.grpc_calls import unary_call
 from taskd_net.net.links.tasknet import ToParent
 from taskd_net.net.wire import codec, requests
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.downstream import Downstream
 from tests.peers.original.forms import Failed, parse, wire
@@ -22,6 +22,7 @@ from tests.peers.original.node import OriginalNode
 from tests.peers.original.sizes import body_for
 from tests.peers.stubs import name, pb
 from tests.peers.wire import Wire
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -81,7 +82,7 @@ async def test_nobody_registers_while_its_stream_stands(mesh: Mesh, theirs: Orig
 
 async def test_restart_that_loses_every_route(mesh: Mesh, theirs: Originals) -> None:
     """One registration, one stream, and one announcement with everything below us."""
-    top = await free_address()
+    top = free_address()
     mgr = await theirs.start("Mgr/0", listen=top)
     proxy = await mesh.proxy(0, top)
     path = [f"Worker/1/{rank}" for rank in range(3000)]

@@ -12,11 +12,12 @@ import pytest
 from taskd_net import Code, Position
 from taskd_net.base.address import Address
 from tests.faults.relay import Relay
-from tests.peers.mesh import Mesh, WatchedNode, address_of, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, address_of, soon
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.node import OriginalNode
 from tests.peers.original.upstream import RETRY_S, Upstream
 from tests.polling import asked_until, until
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -72,7 +73,7 @@ async def test_refused_by_a_standby_they_try_again_every_second(mesh: Mesh, thei
 @pytest.fixture
 async def address(mesh: Mesh) -> AsyncIterator[tuple[Relay, WatchedNode, WatchedNode, str]]:
     """A virtual address before two Mgrs, of which the first one leads: it leads to one host at a time."""
-    port = Address.parse(await free_address()).port
+    port = Address.parse(free_address()).port
     first, second = await mesh.mgr(f"127.0.0.1:{port}"), await mesh.mgr(f"127.0.0.3:{port}", standby=True)
     relay = Relay("127.0.0.1", "127.0.0.2", [port])
     await relay.start()

@@ -15,10 +15,11 @@ from taskd_net.base.limits import ANNOUNCE_POSITIONS
 from taskd_net.net.links.peer import parent_metadata
 from tests.cli.processes import Command
 from tests.peers.child import RawChild
-from tests.peers.mesh import Mesh, both_links, free_address, soon
+from tests.peers.mesh import Mesh, both_links, soon
 from tests.peers.parent import RawParent
 from tests.peers.stubs import name
 from tests.peers.wire import Wire
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -117,7 +118,7 @@ async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh
 async def test_announcement_of_a_large_subtree_is_cut_into_bounded_requests(mesh: Mesh) -> None:
     """No request exceeds its bound, and all together name all nodes below."""
     below = {f"Worker/0/{rank}" for rank in range(2 * ANNOUNCE_POSITIONS + 17)}
-    address = await free_address()
+    address = free_address()
     parent = RawParent()
     # A parent without our kinds of announcements needs a single request of any size.
     parent.says = parent_metadata(0, ())

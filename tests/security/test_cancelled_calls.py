@@ -20,9 +20,10 @@ from taskd_net.observe.service import PROBE_SERVICE
 from tests.fuzz.garbage import resident
 from tests.peers.child import RawChild
 from tests.peers.links import LinkChild
-from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.mesh import Mesh, WatchedNode
 from tests.peers.stubs import pb, position
 from tests.polling import until
+from tests.ports import free_address
 
 MANY: Final = 10_000
 """Calls of a run in which leaked memory would show; a leaked entry shows in fewer."""
@@ -131,7 +132,7 @@ async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.
 
 
 async def test_announcements_that_wait_for_a_parent(mesh: Mesh, calls: int) -> None:
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     me = position("Worker/0/0")
     request = pb.PathDiscoveryReq(uuid="u", proxyPos=me, path=[me]).SerializeToString()
     async with LinkChild("Worker/0/0") as child:

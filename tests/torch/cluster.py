@@ -7,7 +7,6 @@ import os
 import secrets
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from taskd_net import BlockingNode, Body, NodeConfig
+from tests.ports import free_port
 
 SOON: Final = 60.0
 """Seconds for one step: an import of torch takes many on a busy machine."""
@@ -91,9 +91,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.mgr = BlockingNode(NodeConfig.mgr(listen=f"{self.host}.1:9601")).start()
-        with socket.socket() as free:
-            free.bind((f"{self.host}.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port(f"{self.host}.1")
         self._numbers = itertools.count()
 
     def run(self, *script: str, node: int = 0, nodes: int = 1, workers: int = 2, **variables: str) -> Node:

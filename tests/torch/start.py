@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -106,14 +105,6 @@ def torchs_own() -> Path:
     found = find_spec("torch.distributed.run")
     assert found is not None and found.origin is not None
     return Path(found.origin)
-
-
-def free_port(host: str) -> int:
-    """A free port."""
-    with socket.socket() as free:
-        free.bind((host, 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 def until(true: Callable[[], object], *pods: Pod) -> None:

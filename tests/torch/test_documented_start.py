@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
+from tests.ports import free_port
 from tests.torch.cluster import SOON, await_end
-from tests.torch.start import COMPAT, Pod, free_port, torchs_own, until
+from tests.torch.start import COMPAT, Pod, torchs_own, until
 
 MANAGER: Final = """\
 from taskd.api import init_taskd_manager, start_taskd_manager

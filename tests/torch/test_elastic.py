@@ -16,8 +16,9 @@ from taskd_net.job.clusterd import rpcs
 from taskd_net.net.wire import recover_pb2 as wire
 from taskd_net.torch import ElasticAgent, patch, unpatch
 from tests.peers.clusterd import ClusterD
+from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON, await_end, kill
-from tests.torch.start import Pod, free_port, until
+from tests.torch.start import Pod, until
 
 LINE = "import mindx_elastic.api"
 SCRIPT = f"sed -i '/import os/i {LINE}' run.py\nexec torchrun --nproc_per_node 2 {{}} {PLAIN}\n"

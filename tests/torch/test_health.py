@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from taskd_net.torch.health import HealthServer, Loop
+from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON, Cluster, lives
 
 HOST = "127.0.0.1"
@@ -24,10 +25,7 @@ HOST = "127.0.0.1"
 def port(monkeypatch: pytest.MonkeyPatch) -> int:
     """A free port."""
     monkeypatch.setenv("POD_IP", HOST)
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        number: int = free.getsockname()[1]
-        return number
+    return free_port(HOST)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.torch.cluster import SOON, await_end, kill
-from tests.torch.start import free_port
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskd_net import Node
-from tests.peers.mesh import Mesh, free_address, soon
+from tests.peers.mesh import Mesh, soon
+from tests.ports import free_address
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def says_so(node: Node) -> bool:
 
 @pytest.mark.both_loops
 async def test_line_comes_again_until_the_node_has_joined_and_when_it_is_lost(mesh: Mesh) -> None:
-    address = await free_address()
+    address = free_address()
     proxy = await mesh.proxy(0, address, join=False)
     await mesh.until(lambda: mesh.count("not_joined", node=proxy.position) >= 3)
     said = [event for event in mesh.events if event["event"] == "not_joined"]
@@ -45,7 +46,7 @@ async def test_line_comes_again_until_the_node_has_joined_and_when_it_is_lost(me
 
 
 async def test_node_whose_parent_has_no_parent_says_so_too(mesh: Mesh) -> None:
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     worker = await mesh.worker(0, 0, proxy, join=False)
     await mesh.until(lambda: mesh.count("not_joined", node=worker.position) >= 2)
 

@@ -22,9 +22,10 @@ from tests.core.invariants import check
 from tests.peers.child import RawChild
 from tests.peers.direct_child import DirectChild
 from tests.peers.links import LinkChild
-from tests.peers.mesh import Mesh, WatchedNode, free_address, soon
+from tests.peers.mesh import Mesh, WatchedNode, soon
 from tests.peers.stubs import pb, position
 from tests.polling import until
+from tests.ports import free_address
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -213,7 +214,7 @@ async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh,
 
 async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, child: LinkChild) -> None:
     """A thousand children have 16 requests each: below a Proxy without a parent, all of them wait."""
-    proxy = await mesh.proxy(0, await free_address(), join=False)
+    proxy = await mesh.proxy(0, free_address(), join=False)
     await child.register(proxy.address or "")
     await child.open()
     path = workers(*range(200))
@@ -228,7 +229,7 @@ async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, chi
 async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild) -> None:
     """Below a Proxy without a parent. The small ones are bounded by the calls of a connection."""
     bounds = Limits(child_bytes=limits.MESSAGE_BYTES)
-    proxy = await mesh.proxy(0, await free_address(), join=False, limits=bounds)
+    proxy = await mesh.proxy(0, free_address(), join=False, limits=bounds)
     await child.register(proxy.address or "")
     await child.open()
     path = workers(*range(30_000))

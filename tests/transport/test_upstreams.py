@@ -28,9 +28,10 @@ from tests.faults.relay import Relay
 from tests.links.pipes import FakeNode
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
-from tests.peers.mesh import Mesh, address_of, free_address, soon
+from tests.peers.mesh import Mesh, address_of, soon
 from tests.peers.original.cluster import Originals
 from tests.peers.parent import RawParent
+from tests.ports import free_address
 
 
 async def test_refusal_leads_to_the_next_address_without_a_pause(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ async def test_refusal_leads_to_the_next_address_without_a_pause(mesh: Mesh, mon
     async with RawParent() as standby:
         standby.refuse["Register"] = int(Code.CLIENT_ERR)
         monkeypatch.setattr(Backoff, "pause", lambda *_: 1 / 0)
-        worker = await mesh.worker(0, 0, f"{await free_address()},{standby.address},{address_of(mgr)}")
+        worker = await mesh.worker(0, 0, f"{free_address()},{standby.address},{address_of(mgr)}")
         assert standby.requests["Register"].qsize() == 1
     assert mesh.count("join_failed", node=worker.position) == 2
     assert mesh.count("joined", node=worker.position, upstream=address_of(mgr)) == 1
@@ -51,7 +52,7 @@ async def test_refusal_leads_to_the_next_address_without_a_pause(mesh: Mesh, mon
 async def test_trouble_names_every_address(mesh: Mesh) -> None:
     async with RawParent() as standby:
         standby.refuse["Register"] = int(Code.CLIENT_ERR)
-        nobody = await free_address()
+        nobody = free_address()
         worker = await mesh.worker(0, 0, f"{nobody},{standby.address}", join=False)
         await mesh.logged("join_failed", node=worker.position, times=2)
         with pytest.raises(TimeoutError, match=f"{nobody}: .*{standby.address}: Register was refused"):
@@ -106,7 +107,7 @@ async def test_parent_of_a_short_stay_is_tried_last(mesh: Mesh, monkeypatch: pyt
 
 async def test_it_does_not_move_back(mesh: Mesh) -> None:
     async with RawParent() as second:
-        first = await free_address()
+        first = free_address()
         worker = await mesh.worker(0, 0, f"{first},{second.address}")
         async with RawParent() as back:
             await back.stop()

@@ -23,9 +23,10 @@ from taskd_net.version import __version__
 from tests.cli.processes import run
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
-from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.mesh import Mesh, WatchedNode
 from tests.peers.original.cluster import Originals
 from tests.peers.parent import RawParent
+from tests.ports import free_address
 
 pytestmark = [pytest.mark.oldest, pytest.mark.timeout(180)]
 
@@ -125,7 +126,7 @@ async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPa
 
 
 async def test_port_of_direct_links(mgr: WatchedNode) -> None:
-    address = await free_address()
+    address = free_address()
     found = await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", address)
     assert found["direct-port"]["text"] == f"{address} is free for direct links"
     assert "direct-port" not in await examined("mgr", "--listen", "0.0.0.0:0", "--direct-listen", "127.0.0.1:0")
@@ -134,7 +135,7 @@ async def test_port_of_direct_links(mgr: WatchedNode) -> None:
 
 
 async def test_report_for_people(mgr: WatchedNode) -> None:
-    address = await free_address()
+    address = free_address()
     code, output, errors = await run("doctor", "proxy", "--listen", "127.0.0.1:0", "--upstream", address)
     assert (code, errors) == (1, "")
     assert output.splitlines() == [
@@ -240,7 +241,7 @@ async def test_upstream_that_is_this_node(mesh: Mesh, mgr: WatchedNode) -> None:
 
 
 async def test_upstream_that_has_none_itself(mesh: Mesh) -> None:
-    lonely = await mesh.proxy(1, await free_address(), join=False)
+    lonely = await mesh.proxy(1, free_address(), join=False)
     found = await examined("listen", "--as", "Worker/1/1", "--upstream", lonely.address, warnings=1)
     assert "has no upstream itself at present" in found["upstream"]["text"]
     assert found["upstream"]["advice"] == "Run `taskd-net doctor proxy` on the machine of Proxy/1."

@@ -14,7 +14,7 @@ from taskd_net.cli.doctor.finding import Finding, State
 from taskd_net.observe.job_view import JobCounters, JobView
 from tests.cli.processes import run
 from tests.observe.jobs import IN_ETCD, WHOLE
-from tests.peers.mesh import free_address
+from tests.ports import free_address
 
 
 @pytest.fixture
@@ -60,4 +60,4 @@ async def test_a_mgr_that_decides_nothing(mgr: Node) -> None:
 
 
 async def test_nobody_there_is_no_finding() -> None:
-    assert await manager.check(Address.parse(await free_address())) == []
+    assert await manager.check(Address.parse(free_address())) == []

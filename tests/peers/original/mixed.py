@@ -13,9 +13,10 @@ from uuid import uuid4
 from taskd_net import NodeConfig, Position
 from taskd_net.core.links import UP
 from taskd_net.net.links.direct import DirectLink
-from tests.peers.mesh import Mesh, WatchedNode, free_address
+from tests.peers.mesh import Mesh, WatchedNode
 from tests.peers.original.cluster import Originals, stands
 from tests.peers.original.node import OriginalNode
+from tests.ports import free_address
 
 ACK_TIMEOUT_S = 2.0
 """Ack timeout of our nodes; the original's is 3 s, and as long again for each message that it passes on.
@@ -175,7 +176,7 @@ class Members:
 
     async def _add(self, position: str, theirs: bool, parent: Member | None) -> Member:
         leaf = position.partition("/")[0] in ("Worker", "Agent")
-        member = Member(position, theirs, parent, "" if leaf else await free_address())
+        member = Member(position, theirs, parent, "" if leaf else free_address())
         self.members[position] = member
         await member.start(self._mesh, self._originals)
         return member

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.faults.controlled import ROOT, ControlledProcess
-from tests.faults.lab import free_port
 from tests.fork_server import forked
 from tests.peers.certificates import Folder
+from tests.ports import free_port
 
 MIB: Final = 1024 * 1024
 
