@@ -33,16 +33,16 @@ PIP_FAILED = || { echo "$(@D): the packages could not be installed; pip says why
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document job_document rates series events history
-AGENT = agent_messages duties plans supervision
+AGENT = agent.messages agent.plans agent.supervision api.duties frameworks.mindspore.plans frameworks.pytorch.plans
 # The launcher without a Manager.
 RESET = machine reset
 CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.mesh_errors taskd_net.base.states taskd_net.base.expect $(STATE:%=taskd_net.observe.%) \
-  $(AGENT:%=taskd_net.job.api.%) $(RESET:%=taskd_net.mindspore.%)
+  $(AGENT:%=taskd_net.job.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
-  $(STATE:%=tests/observe/test_%.py) tests/api/test_agent_messages.py tests/api/test_duties.py tests/api/test_supervision.py \
+  $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_supervision.py tests/api/test_duties.py \
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
 

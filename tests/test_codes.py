@@ -30,7 +30,7 @@ from taskd_net.base import codes
 from taskd_net.base.codes import Refusal, describe
 from taskd_net.core.identity import Violation
 from taskd_net.demo.fleet import Interrupted
-from taskd_net.job.api.failed_calls import Malformed
+from taskd_net.job.agent.workers import Malformed
 from taskd_net.job.faults.rules import Problem, RulesRefused
 from taskd_net.observe.client import AskFailed
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from taskd_net.job.api import arguments
-from taskd_net.job.api.agent import RANK_VARIABLE
-from taskd_net.job.api.member import log_file
-from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
-from taskd_net.job.api.pytorch import PyTorchWorkers
+from taskd_net.job import arguments
+from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.clusterd.controller import Controller
 from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.frameworks.pytorch import PYTORCH
+from taskd_net.job.frameworks.pytorch.workers import PyTorchWorkers
+from taskd_net.job.member import log_file
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times
@@ -19,7 +19,6 @@ from taskd_net.mindspore.plugin import ranks_of_node
 from taskd_net.mindspore.settings import times_of_environment
 
 RECOVERS: Final = "ELASTIC_PROCESS_RECOVER_ENABLE"
-FRAMEWORK: Final = "PyTorch"
 
 
 def invoke_run(
@@ -56,7 +55,7 @@ def invoke_run(
         (MONITOR, agent._monitor_workers),
     ):
         operators.register(operator, function)
-    node_rank = arguments.server_rank({}, RANK_VARIABLE[FRAMEWORK])
+    node_rank = arguments.server_rank({}, PYTORCH.rank_variable)
     recovers = node_rank == 0 and os.environ.get(RECOVERS) == "1"
     launcher = Launcher(
         PyTorchWorkers(operators, agent),
@@ -64,7 +63,7 @@ def invoke_run(
         times or times_of_environment(),
         ranks_of_node(node_rank, str(getattr(agent._worker_group.spec, "local_world_size", ""))),
         replaces=False,
-        clusterd=Clusterd.of_environment(FRAMEWORK.lower(), controller) if recovers else None,
+        clusterd=Clusterd.of_environment(PYTORCH.name.lower(), controller) if recovers else None,
     )
     with log_file(f"agent-{node_rank}.log"):
         outcome = launcher.run()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final, assert_never
+from typing import Final
 
 from taskd_net.base.logger import late_logger
-from taskd_net.job.api import plans
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.failed_calls import FailedCalls
-from taskd_net.job.api.member import by_signal
-from taskd_net.job.api.operators import LocalWorkers
-from taskd_net.job.api.plans import Call, Leave, Look
+from taskd_net.job.agent import plans
+from taskd_net.job.agent.plans import Call, Leave, Look
+from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
 from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.member import by_signal
 from taskd_net.mindspore.files import Paths, Reader
 from taskd_net.mindspore.machine import Action, Machine, Note, Seen, StartController, Times
 
@@ -42,7 +41,7 @@ class Launcher:
         replaces: bool,
         clusterd: Clusterd | None,
     ) -> None:
-        self.result: Looked | None = None
+        self.result: WorkerStatus | None = None
         """The last answer of MONITOR."""
         self._workers = workers
         self._paths = paths
@@ -80,7 +79,7 @@ class Launcher:
             if self._clusterd is not None:
                 self._clusterd.close()
 
-    def _look(self) -> Looked | None:
+    def _look(self) -> WorkerStatus | None:
         if not self._looks:
             return None
         try:
@@ -113,21 +112,7 @@ class Launcher:
     def _call(self, call: Call) -> bool:
         """Make a call; False where it has failed."""
         try:
-            match call:
-                case plans.StartAll(remaining):
-                    self._workers.start_all(remaining)
-                case plans.KillAll():
-                    self._workers.kill_all()
-                case plans.KillRanks(ranks):
-                    self._workers.kill_ranks(ranks)
-                case plans.StartRanks(ranks):
-                    self._workers.start_ranks(ranks)
-                case plans.AskToEnd():
-                    self._workers.ask_to_end()
-                case plans.Look():
-                    self._workers.look()
-                case _:
-                    assert_never(call)
+            carry_out(self._workers, call)
         except Exception as error:
             if by_signal(error):
                 raise

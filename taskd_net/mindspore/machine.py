@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.plans import AskToEnd, Call, KillAll, KillRanks, Leave, StartAll, StartRanks
+from taskd_net.job.agent.plans import AskToEnd, Call, KillAll, KillRanks, Leave, StartAll, StartRanks
+from taskd_net.job.agent.supervision import WorkerStatus
 from taskd_net.mindspore import reset as files
 from taskd_net.mindspore.reset import Reset, Status
 
@@ -60,7 +60,7 @@ class Seen:
     """
 
     files: Files = Files()
-    workers: Looked | None = None
+    workers: WorkerStatus | None = None
     master_killed: bool = False
 
 
@@ -216,7 +216,7 @@ class Machine:
 
     # ---- the rule
 
-    def _decide(self, workers: Looked | None, master_killed: bool, now: float) -> None:
+    def _decide(self, workers: WorkerStatus | None, master_killed: bool, now: float) -> None:
         if self._state is _State.FINISH:
             if now >= self._until:
                 self._leave(0, "all workers have finished")
@@ -294,7 +294,7 @@ class Machine:
             self._close_gate(StartAll(), now)
         return True
 
-    def _judge(self, workers: Looked | None, now: float) -> None:
+    def _judge(self, workers: WorkerStatus | None, now: float) -> None:
         """6 and 7. The workers have finished, or failed."""
         if workers is not None:
             if workers.finished:

@@ -8,16 +8,16 @@ from typing import Final, NoReturn
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import late_logger
-from taskd_net.job.api import arguments
-from taskd_net.job.api.agent import MGR_VARIABLE, RANK_VARIABLE
-from taskd_net.job.api.member import Refused, log_file
-from taskd_net.job.api.mindspore import MindSporeWorkers
-from taskd_net.job.api.node_proxy import AgentsProxy
-from taskd_net.job.api.operators import START_WORKER_LIST, Operators
-from taskd_net.job.api.scheduler import end_scheduler
+from taskd_net.job import arguments
+from taskd_net.job.agent.workers import START_WORKER_LIST, Operators
 from taskd_net.job.api.worker import UPSTREAM
 from taskd_net.job.clusterd.controller import Controller
 from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.frameworks.mindspore import MINDSPORE
+from taskd_net.job.frameworks.mindspore.scheduler import end_scheduler
+from taskd_net.job.frameworks.mindspore.workers import MindSporeWorkers
+from taskd_net.job.member import Refused, log_file
+from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.mindspore.files import Paths
 from taskd_net.mindspore.launcher import Launcher
 from taskd_net.mindspore.machine import Times
@@ -27,8 +27,6 @@ log: Final = late_logger()
 
 REPLACES: Final = "ENABLE_RESTART_FAULT_PROCESS"
 LOCAL_WORKERS: Final = "MS_LOCAL_WORKER"
-
-FRAMEWORK: Final = "MindSpore"
 
 
 class MSRunPlugin:
@@ -59,7 +57,7 @@ class MSRunPlugin:
         Args:
             operator: `KILL_WORKER`, `START_ALL_WORKER`, `MONITOR`, or `START_WORKER_LIST`, without which no rank is
                 restarted alone.
-            func: the function; see `taskd_net.job.api.mindspore`.
+            func: the function; see `taskd_net.job.frameworks.mindspore.workers`.
 
         Raises:
             ConfigError: an operator of another name, or nothing that can be called.
@@ -82,14 +80,14 @@ class MSRunPlugin:
         workers = MindSporeWorkers(self._operators)
         replaceable = self._operators.has(START_WORKER_LIST)
         self._operators.require([name for name in workers.needs if name != START_WORKER_LIST])
-        node_rank = arguments.server_rank({}, RANK_VARIABLE[FRAMEWORK])
+        node_rank = arguments.server_rank({}, MINDSPORE.rank_variable)
         launcher = Launcher(
             workers,
             self._paths or Paths.of_environment(),
             self._times or times_of_environment(),
             ranks_of_node(node_rank, os.environ.get(LOCAL_WORKERS, "")),
             replaces=replaceable and replaces(node_rank),
-            clusterd=Clusterd.of_environment(FRAMEWORK.lower(), self._controller) if node_rank == 0 else None,
+            clusterd=Clusterd.of_environment(MINDSPORE.name.lower(), self._controller) if node_rank == 0 else None,
         )
         with log_file(f"agent-{node_rank}.log"):
             proxy = _proxy(node_rank)
@@ -117,7 +115,7 @@ def _proxy(node_rank: int) -> AgentsProxy | None:
     """Start the Proxy of the node, for Workers that have a Mgr."""
     listen = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
     try:
-        proxy = AgentsProxy(node_rank, listen, MGR_VARIABLE[FRAMEWORK], {})
+        proxy = AgentsProxy(node_rank, listen, MINDSPORE.mgr_variable, {})
         proxy.start()
     except (ConfigError, Refused) as error:
         # The launcher itself needs no mesh.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.job.api.agent_settings import FINISH_PAUSE, FINISH_PAUSE_S, GRACE_EXIT_S, restart_pause
-from taskd_net.job.api.arguments import seconds_of_environment
+from taskd_net.job.agent.agent import GRACE_EXIT_S
+from taskd_net.job.arguments import seconds_of_environment
+from taskd_net.job.frameworks.mindspore.settings import FINISH_PAUSE, FINISH_PAUSE_S, restart_pause
 from taskd_net.mindspore.machine import Times
 
 LOOK_S: Final = 1.0

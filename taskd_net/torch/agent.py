@@ -1,4 +1,4 @@
-"""torch's elastic agent under TaskD's Manager: TaskD's loop (`job.api.agent`) around torch's own functions."""
+"""torch's elastic agent under TaskD's Manager: TaskD's Agent (`job.agent`) around torch's own functions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any, Final
 from torch.distributed.elastic.agent.server import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.timer import FileTimerServer
 
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
-from taskd_net.job.api import agent as api_agent
-from taskd_net.job.api import init_taskd_agent, node_proxy, register_func, start_taskd_agent
-from taskd_net.job.api.agent import RANK_VARIABLE
-from taskd_net.job.api.arguments import server_rank
-from taskd_net.job.api.member import Refused, Slot
-from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER
-from taskd_net.node.blocking import BlockingNode
+from taskd_net.job import node_proxy
+from taskd_net.job.agent.agent import Agent
+from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
+from taskd_net.job.api.agent import initialise, run
+from taskd_net.job.arguments import server_rank
+from taskd_net.job.frameworks.pytorch import PYTORCH
+from taskd_net.job.member import LoggedError, reported
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.health import PORT, HealthServer, Loop
-from taskd_net.torch.watchdog import Watchdog
 
 log: Final = late_logger()
 
@@ -59,10 +59,9 @@ class ElasticAgent(LocalElasticAgent):
         seam.check()
         super().__init__(*arguments, **named)
         require_command(self._worker_group.spec.entrypoint)
-        self._server_rank = server_rank(
-            {} if node_rank is None else {"ServerRank": node_rank}, RANK_VARIABLE["PyTorch"]
-        )
+        self._server_rank = server_rank({} if node_rank is None else {"ServerRank": node_rank}, PYTORCH.rank_variable)
         self._guardian: Guardian
+        self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
         self._loop = Loop()
 
@@ -89,21 +88,31 @@ class ElasticAgent(LocalElasticAgent):
                 if self._health_check_server is not None:
                     self._health_check_server.stop()
 
-    # ---- torch's steps
-
     def _invoke_run(self, role: str = "default") -> RunResult:
+        operators = Operators()
         for operator, function in (
             (START_ALL_WORKER, self._initialize_workers),
             (KILL_WORKER, self._stop_workers),
             (RESTART, self._restart_workers),
             (MONITOR, self._monitor_workers),
         ):
-            register_func(operator, function)
-        if not init_taskd_agent(self._config(), cls=self):
-            raise NotSupervised("the Agent could not be initialised; the log says why")
-        result = start_taskd_agent()
+            operators.register(operator, function)
+        try:
+            with reported("init_taskd_agent"):
+                config = {"Framework": PYTORCH.name, "ServerRank": self._server_rank}
+                self._supervised = agent = initialise(config, self, operators)
+        except LoggedError as error:
+            raise NotSupervised("the Agent could not be initialised; the log says why") from error
+        assert agent is not None
+        try:
+            with reported("start_taskd_agent"):
+                result = run(agent)
+        except LoggedError as error:
+            raise NotSupervised("the Agent could not run the workers; the log says why") from error
+        finally:
+            self._supervised = None
         if not isinstance(result, RunResult):
-            raise NotSupervised("the Agent could not run the workers, or was destroyed; the log says why")
+            raise NotSupervised("the Agent was destroyed")
         with self._loop.busy():
             self._exit_barrier()  # node 0 has the workers' store, so it stays until the others have finished
         return result
@@ -166,8 +175,6 @@ class ElasticAgent(LocalElasticAgent):
         finally:
             self._health_check_server = server
 
-    # ---- health
-
     def _in_place_of_torchs(self) -> AbstractContextManager[None]:
         return seam.replaced(
             start_processes=partial(start_processes, self._guardian),
@@ -183,11 +190,15 @@ class ElasticAgent(LocalElasticAgent):
         """The state of the Agent, the Proxy and the workers; those of the loop's last turn."""
         watchdog = self._worker_watchdog
         progress = None if watchdog is None else round(time.time() - watchdog.get_last_progress_time(), 1)
-        group, context = self._worker_group, self._pcontext
+        group, context, agent = self._worker_group, self._pcontext, self._supervised
         states = context.states if isinstance(context, RankContext) else {}
         return {
-            "agent": {"rank": self._server_rank, "state": group.state.name, "joined": _joined(api_agent.slot)},
-            "proxy": {"joined": _joined(node_proxy.slot)},
+            "agent": {
+                "rank": self._server_rank,
+                "state": group.state.name,
+                "joined": None if agent is None else agent.node.is_joined,
+            },
+            "proxy": {"joined": node_proxy.joined()},
             "workers": [
                 {
                     "rank": worker.global_rank,
@@ -206,15 +217,17 @@ class ElasticAgent(LocalElasticAgent):
         assert isinstance(self._pcontext, RankContext)
         return self._pcontext
 
-    def _config(self) -> dict[str, object]:
-        return {"Framework": "PyTorch", "ServerRank": self._server_rank}
 
+class Watchdog(FileTimerServer):
+    """torch's watchdog (`TORCHELASTIC_ENABLE_FILE_TIMER`), which ends a worker whose timer has expired.
 
-def _joined(slot: Slot[Any]) -> bool | None:
-    """True while the Mgr knows the way to the node of a slot; None where this process has none."""
-    try:
-        member = slot.member
-    except Refused:
-        return None
-    node: BlockingNode = getattr(member, "node", member)
-    return node.is_joined
+    torch's own ends the agent after it, as one failed worker is the end of all of them there. Here the Agent lives, and
+    reports the worker to the Manager. Arguments are torch's.
+    """
+
+    def _reap_worker(self, worker_pid: int, signal: int) -> bool:
+        if worker_pid == os.getpid():
+            return True
+        log.error("timer_expired", pid=worker_pid, signal=signal)
+        ended: bool = super()._reap_worker(worker_pid, signal)
+        return ended

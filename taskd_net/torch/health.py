@@ -22,7 +22,7 @@ from taskd_net.base import threads
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError, NodeError
 from taskd_net.base.logger import late_logger
-from taskd_net.job.api.arguments import joined
+from taskd_net.job.arguments import joined
 
 if TYPE_CHECKING:
     from taskd_net.faces.side_port import Event, Receive, Send, SidePort

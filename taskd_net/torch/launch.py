@@ -15,7 +15,7 @@ from typing import Final
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from taskd_net.job.api.arguments import LOOPBACK, MGR_PORT, joined
+from taskd_net.job.arguments import LOOPBACK, MGR_PORT, joined
 from taskd_net.job.manager.config import STATE_FILE
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended

@@ -17,6 +17,8 @@ RESTARTS: Final = 32767
 """Restarts that an Agent offers where torchrun's `--max-restarts` is 0, its default, as with TaskD."""
 
 _originals: dict[str, Any] = {}
+"""Replaced names. torch's launcher looks its agent's class up in its own module, and takes no argument for it. So a
+class that knows the rank of its node takes that place, and each of its objects makes and holds its own Agent."""
 
 
 def patch(node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAgent) -> None:

@@ -20,10 +20,12 @@ from taskd_net.base import logs
 from taskd_net.base.body import Body
 from taskd_net.base.log_budget import LogBudget
 from taskd_net.base.states import State
-from taskd_net.job import api, profiling_switch
-from taskd_net.job.api import agent, agent_settings, disk, manager, member, proxy, worker
-from taskd_net.job.api.pytorch import RESTARTED
+from taskd_net.job import api, member, profiling_switch
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.api import agent, disk, manager, proxy, worker
 from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.frameworks.mindspore import settings as msrun_settings
+from taskd_net.job.frameworks.pytorch.workers import RESTARTED
 from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 
 SOON = 10.0
@@ -33,7 +35,7 @@ VARIABLES = (
     *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
     *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
     *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
-    *(agent_settings.FAULT_TIMEOUT, agent_settings.RESTART_PAUSE, agent_settings.FINISH_PAUSE, agent_settings.MSRUN),
+    *(shell.FAULT_TIMEOUT, msrun_settings.RESTART_PAUSE, msrun_settings.FINISH_PAUSE, msrun_settings.MSRUN),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
 )
 # The Mgr's port is fixed, so each run of the tests has a loopback address of its own.
@@ -170,7 +172,7 @@ QUICK: Final = 0.05
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Agent ends at once after its workers."""
-    monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
+    monkeypatch.setenv(msrun_settings.FINISH_PAUSE, "0")
 
 
 @pytest.fixture
@@ -264,5 +266,5 @@ def init(near: BlockingNode, framework: Double, **more: Any) -> bool:
     upstream: dict[str, object] = {"UpstreamAddr": host, "UpstreamPort": int(port), "ServerRank": "2"}
     more = {"look": QUICK} | more
     if isinstance(framework, SimpleElasticAgent):
-        return agent.initialise(upstream, framework, **more)
-    return agent.initialise({**upstream, "Framework": "MindSpore"}, **more)
+        return agent.initialise(upstream, framework, **more) is not None
+    return agent.initialise({**upstream, "Framework": "MindSpore"}, **more) is not None

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from taskd_net.job import api
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.agent.supervision import Times
 from taskd_net.job.api import agent
 from taskd_net.job.api import worker as worker_calls
-from taskd_net.job.api.supervision import Times
 from taskd_net.job.api.worker import WorkerTimes
 
 OFTEN_S = 0.2
@@ -22,7 +23,7 @@ OFTEN_S = 0.2
 
 def often() -> Times:
     """The times of an Agent that repeats what it says."""
-    return replace(agent.times_of_environment(), repeat=OFTEN_S)
+    return replace(shell.times_of_environment(), repeat=OFTEN_S)
 
 
 def manager() -> None:

@@ -13,9 +13,11 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Retry
 from taskd_net.base import limits
 from taskd_net.base.body import Body
-from taskd_net.job import api
-from taskd_net.job.api import agent, agent_messages, arguments
-from taskd_net.job.api.supervision import Supervisor
+from taskd_net.job import api, arguments
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.agent import messages
+from taskd_net.job.agent.supervision import Supervisor
+from taskd_net.job.api import agent
 from tests.api.conftest import AGENT, SOON, Failures, Start, until
 from tests.api.frameworks import FINISHES, RUNS, Msrun, RunResult, SimpleElasticAgent, WorkerState
 from tests.freezing import freeze
@@ -32,7 +34,7 @@ def test_life_of_mindspores_workers(start: Start, msrun: Msrun) -> None:
     assert running.report(201) == Body("STATUS", 201, "1")
     running.command(210, "-1")
     assert msrun.called() == ("START_ALL_WORKER",)
-    assert running.report("KEEP_ALIVE") == agent_messages.keep_alive()
+    assert running.report("KEEP_ALIVE") == messages.keep_alive()
 
     os.kill(msrun.processes[1].pid, signal.SIGKILL)
     report = running.report(202)
@@ -194,7 +196,7 @@ def test_graceful_exit(start: Start, msrun: Msrun) -> None:
 
 
 def test_graceful_exit_of_workers_that_do_not_end(start: Start, elastic: SimpleElasticAgent) -> None:
-    running = start(elastic, times=replace(agent.times_of_environment(), grace=0.1))
+    running = start(elastic, times=replace(shell.times_of_environment(), grace=0.1))
     running.command(210)
     elastic.called()
     for worker in elastic.processes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.job import api
-from taskd_net.job.api import agent, agent_settings
-from taskd_net.job.api.plans import MindSporePlans
+from taskd_net.job.api import agent
+from taskd_net.job.frameworks.mindspore import settings as msrun_settings
+from taskd_net.job.frameworks.mindspore.plans import MindSporePlans
 from tests.api.conftest import Failures, Start
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 
@@ -97,18 +98,18 @@ def test_pauses_are_for_npus(
     folder = tmp_path_factory.mktemp("dev")
     for device in devices:
         (folder / device).touch()
-    monkeypatch.setattr(agent_settings, "DEVICES", folder)
-    monkeypatch.delenv(agent_settings.FINISH_PAUSE)
+    monkeypatch.setattr(msrun_settings, "DEVICES", folder)
+    monkeypatch.delenv(msrun_settings.FINISH_PAUSE)
     if restart is not None:
-        monkeypatch.setenv(agent_settings.RESTART_PAUSE, restart)
-    assert agent_settings.mindspore_plans() == plans
+        monkeypatch.setenv(msrun_settings.RESTART_PAUSE, restart)
+    assert msrun_settings.plans() == plans
 
 
 @pytest.mark.parametrize("value", ["plugin", " Plugin"])
 def test_agent_steps_back_for_msruns_plugin(
     value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(agent_settings.MSRUN, value)
+    monkeypatch.setenv(msrun_settings.MSRUN, value)
     caplog.set_level("INFO")
     assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
     assert "TASKD_NET_MSRUN is plugin" in caplog.text
@@ -118,14 +119,14 @@ def test_agent_steps_back_for_msruns_plugin(
 
 
 def test_choice_that_is_none(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
-    monkeypatch.setenv(agent_settings.MSRUN, "proxy")
+    monkeypatch.setenv(msrun_settings.MSRUN, "proxy")
     assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
     assert "TASKD_NET_MSRUN is 'proxy'; expected agent or plugin" in failures.only()
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "long"])
 def test_pause_that_is_none(value: str, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(agent_settings.RESTART_PAUSE, value)
+    monkeypatch.setenv(msrun_settings.RESTART_PAUSE, value)
     assert api.init_taskd_agent({"Framework": "MindSpore"}) is False
     reason = f"TASKD_NET_RESTART_PAUSE is '{value}'; expected a number of seconds, at least 0"
     assert reason in failures.only()

@@ -12,12 +12,11 @@ import pytest
 from taskd_net import BlockingNode, NodeConfig
 from taskd_net.base.body import Body
 from taskd_net.job import api
-from taskd_net.job.api import agent, agent_settings
-from taskd_net.job.api.agent import Agent
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.ends import Ends
-from taskd_net.job.api.plans import Look
-from taskd_net.job.api.supervision import Times
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.agent.agent import Agent, Ends
+from taskd_net.job.agent.plans import Look
+from taskd_net.job.agent.supervision import Times, WorkerStatus
+from taskd_net.job.api import agent
 from tests.api.conftest import AGENT, QUICK, SOON, Start, take
 from tests.api.frameworks import Msrun
 
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 def times(**others: float) -> Times:
     """The times of an Agent, but for some."""
-    return replace(agent.times_of_environment(), **others)
+    return replace(shell.times_of_environment(), **others)
 
 
 def test_go_is_asked_for_again(start: Start, msrun: Msrun) -> None:
@@ -85,8 +84,8 @@ def test_fault_without_an_answer(start: Start, msrun: Msrun, caplog: pytest.LogC
 def test_time_for_an_answer_to_a_fault(
     text: str, seconds: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(agent_settings.FAULT_TIMEOUT, text)
-    assert agent.times_of_environment().fault == agent_settings.fault_timeout() == seconds
+    monkeypatch.setenv(shell.FAULT_TIMEOUT, text)
+    assert shell.times_of_environment().fault == shell.fault_timeout() == seconds
     said = f"TASKD_REPORT_FAULT_TIMEOUT is '{text}'; expected 300 to 600 seconds" in caplog.text
     assert said == (bool(text) and seconds is None)
 
@@ -120,9 +119,9 @@ def test_call_that_returns_after_the_end_watches_nothing(
     class Closing(Ends):
         def close(self) -> None:
             super().close()
-            asyncio.get_running_loop().call_soon(lambda: late[0]._called(Look(), Looked(), None, [os.getpid()]))
+            asyncio.get_running_loop().call_soon(lambda: late[0]._called(Look(), WorkerStatus(), None, [os.getpid()]))
 
-    monkeypatch.setattr(agent, "Ends", Closing)
+    monkeypatch.setattr(shell, "Ends", Closing)
     start(msrun)
     assert agent.slot._member is not None
     late.append(agent.slot._member)

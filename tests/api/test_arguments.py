@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net import ConfigError
 from taskd_net.base import limits
-from taskd_net.job.api import arguments
+from taskd_net.job import arguments
 from taskd_net.net.tls.files import Tls
 
 TLS = {"ca": "ca", "client_key": "k", "client_crt": "c", "server_key": "k", "server_crt": "c"}

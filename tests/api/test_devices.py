@@ -11,6 +11,8 @@ import pytest
 
 from taskd_net.job.api import devices
 from taskd_net.job.api.duties import Detect, DeviceCall, Outcome, SwitchNic
+from taskd_net.job.frameworks.mindspore import MINDSPORE
+from taskd_net.job.frameworks.registry import of_worker
 from tests.api.conftest import Failures
 
 pytestmark = pytest.mark.oldest
@@ -91,7 +93,7 @@ def test_calls(
     device = install(monkeypatch)
     device.answer = answer
     monkeypatch.setenv("LOCAL_RANK", "5")
-    assert devices.perform(framework, call) is outcome
+    assert devices.perform(of_worker(framework), call) is outcome
     assert device.calls == ([5] if framework == "pt" else []) + [arguments]
 
 
@@ -100,7 +102,7 @@ def test_call_that_raises(
     call: DeviceCall, outcome: Outcome, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch).answer = RuntimeError("no voltage")
-    assert devices.perform("ms", call) is outcome
+    assert devices.perform(MINDSPORE, call) is outcome
     assert "device_call_failed" in (line := failures.only()) and "no voltage" in line
 
 
@@ -111,7 +113,7 @@ def test_package_that_is_not_installed(
 ) -> None:
     for name in ("torch_npu", "mindspore"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert devices.perform(framework, call) is Outcome.FAILED
+    assert devices.perform(of_worker(framework), call) is Outcome.FAILED
     assert "ModuleNotFoundError" in failures.only()
 
 
@@ -120,14 +122,14 @@ def test_what_is_no_function_is_a_failed_call_and_no_voltage(
 ) -> None:
     install(monkeypatch)
     monkeypatch.setattr(sys.modules["mindspore.utils"], "stress_detect", sys.modules["mindspore.utils.stress_detect"])
-    assert devices.perform("ms", Detect("aic")) is Outcome.FAILED
+    assert devices.perform(MINDSPORE, Detect("aic")) is Outcome.FAILED
     assert "expected a function" in failures.only()
 
 
 @pytest.mark.mindspore
 def test_real_mindspore_has_each_function_with_these_parameters() -> None:
     mindspore = pytest.importorskip("mindspore", reason="mindspore is not installed here")
-    found = {name: devices.resolved(name) for name in devices.NAMES["ms"]}
+    found = {name: devices.resolved(name) for name in (MINDSPORE.switch_nic, MINDSPORE.stress_test)}
     assert mindspore.__version__
     assert {name: list(inspect.signature(each).parameters) for name, each in found.items()} == {
         "mindspore.communication.management:_comm_switch_nic": ["global_ranks", "use_backup"],

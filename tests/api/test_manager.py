@@ -19,8 +19,8 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Position
 from taskd_net.base.body import Body
 from taskd_net.base.waiting import taken
-from taskd_net.job import api
-from taskd_net.job.api import arguments, manager
+from taskd_net.job import api, arguments
+from taskd_net.job.api import manager
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.records import REPORTS_PER_NODE
 from taskd_net.job.decide.snapshot import JobTimes

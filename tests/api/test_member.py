@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net import ConfigError
 from taskd_net.base import fork
-from taskd_net.job.api.member import Once, Refused, Slot, documented
+from taskd_net.job.member import Once, Refused, Slot, documented
 
 
 class Kept:
@@ -24,7 +24,7 @@ class Kept:
 @pytest.fixture(autouse=True)
 def no_log_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write no log file."""
-    monkeypatch.setattr("taskd_net.job.api.member.logs.start", lambda _: None)
+    monkeypatch.setattr("taskd_net.job.member.logs.start", lambda _: None)
 
 
 def test_a_slot_has_one_member_at_a_time() -> None:

@@ -16,10 +16,10 @@ import pytest
 from taskd_net import BlockingNode, NodeConfig, Position, Retry
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
-from taskd_net.job import api
-from taskd_net.job.api import agent, node_proxy
-from taskd_net.job.api.member import documented
-from taskd_net.job.api.node_proxy import AgentsProxy
+from taskd_net.job import api, node_proxy
+from taskd_net.job.api import agent
+from taskd_net.job.member import documented
+from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.identify import Found, Kind
 from tests.api.conftest import OWN_IP, SOON, Failures, until
@@ -55,7 +55,8 @@ def init(
     """Initialise an Agent of node 2."""
     config = {"UpstreamAddr": OWN_IP, "UpstreamPort": port, "ServerRank": 2, **more}
     elastic = None if "MindSpore" in more.values() else SimpleElasticAgent()
-    return agent.initialise(config, elastic, partial(AgentsProxy, identify=identify, silent=silent))
+    made = agent.initialise(config, elastic, proxy=partial(AgentsProxy, identify=identify, silent=silent))
+    return made is not None
 
 
 def there(master: BlockingNode, *positions: Position) -> None:

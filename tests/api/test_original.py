@@ -13,7 +13,9 @@ import pytest
 
 from taskd_net import BlockingNode, NodeConfig
 from taskd_net.job import api
-from taskd_net.job.api import agent, agent_settings
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.api import agent
+from taskd_net.job.frameworks.mindspore import settings as msrun_settings
 from tests.api.conftest import QUICK, SOON, until
 from tests.api.frameworks import Msrun
 from tests.peers.original.applications import OriginalAgent, OriginalManager, Stage, body
@@ -25,7 +27,7 @@ Serve = Callable[[int, Msrun], Future[object]]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Agent ends at once after its workers."""
-    monkeypatch.setenv(agent_settings.FINISH_PAUSE, "0")
+    monkeypatch.setenv(msrun_settings.FINISH_PAUSE, "0")
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def serve(near: BlockingNode, threads: ThreadPoolExecutor) -> Iterator[Serve]:
         host, port = (near.address or "").split(":")
         config = {"Framework": "MindSpore", "UpstreamAddr": host, "UpstreamPort": port, "ServerRank": rank}
         # Repeated reports come all the time.
-        times = replace(agent.times_of_environment(), repeat=0.1)
+        times = replace(shell.times_of_environment(), repeat=0.1)
         assert agent.initialise(config, times=times, look=QUICK, retry=0.05)
         begun.append((framework, threads.submit(api.start_taskd_agent)))
         return begun[-1][1]

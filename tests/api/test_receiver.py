@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base import limits
 from taskd_net.base.body import Body
-from taskd_net.job import api
-from taskd_net.job.api import arguments
+from taskd_net.job import api, arguments
 from taskd_net.job.api.receiver import Receiver
 from taskd_net.net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, reach, started

@@ -46,8 +46,8 @@ ALIASES: Final = {
     ),
     "taskd.python.framework.agent.ms_mgr.msrun_plugin": {"MSRunPlugin": "taskd_net.mindspore"},
     "taskd.python.framework.common.type": {
-        "CONFIG_UPSTREAMIP_KEY": "taskd_net.job.api.arguments:UPSTREAM_ADDR",
-        "LOCAL_HOST": "taskd_net.job.api.arguments:LOOPBACK",
+        "CONFIG_UPSTREAMIP_KEY": "taskd_net.job.arguments:UPSTREAM_ADDR",
+        "LOCAL_HOST": "taskd_net.job.arguments:LOOPBACK",
     },
     "mindx_elastic.recover_manager": {
         **dict.fromkeys(REPORTS, "taskd_net.job.clusterd"),

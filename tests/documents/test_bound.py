@@ -17,9 +17,13 @@ from taskd_net.core import admission, router, topology
 from taskd_net.core.ready import Kind
 from taskd_net.faces import side_port
 from taskd_net.faces.page.paces import PACES
-from taskd_net.job.api import agent, agent_settings, disk, reporting, scheduler
+from taskd_net.job import exchange
+from taskd_net.job.agent import agent as shell
+from taskd_net.job.api import disk, reporting
 from taskd_net.job.decide import job, outbox, snapshot
 from taskd_net.job.decide.plugins import profiling, stop_train
+from taskd_net.job.frameworks.mindspore import scheduler
+from taskd_net.job.frameworks.mindspore import settings as msrun_settings
 from taskd_net.job.keep.limits import EtcdLimits
 from taskd_net.job.manager import changed_file, outlook, watching
 from taskd_net.mindspore import settings as mindspore_settings
@@ -60,7 +64,7 @@ FIGURES: Final = {
         f"leave it after {_seconds(limits.NOT_ANSWERING_S)} without a sign of life",
     ],
     "docs/api.md": [
-        f"again every {_seconds(reporting.REGISTER_EVERY_S)}",
+        f"again every {_seconds(exchange.REGISTER_EVERY_S)}",
         f"after `timeout`, {_seconds(limits.ACK_TIMEOUT_S)} by default, retries included",
         f"{reporting.REPORTS_WAITING} wait at most",
         "gives what still waits one second" if limits.CLOSE_GRACE_S == 1.0 else "",
@@ -69,40 +73,40 @@ FIGURES: Final = {
         f"in the Worker's inbox ({limits.INBOX['Worker']})",
         "every rank looks once a minute" if disk.PRUNE_S == 60.0 else "",
         f"the newest {disk.FILES_KEPT} of each rank stay",
-        f"up to {_seconds(agent_settings.GRACE_EXIT_S)} for them to end",
-        f"no join within {_seconds(agent.JOIN_S)}",
-        f"no go within {_seconds(agent.GO_S)} after the join",
-        f"seconds, {agent_settings.FAULT_TIMEOUT_S[0]} to {agent_settings.FAULT_TIMEOUT_S[1]}, for an answer",
-        f"| {agent_settings.RESTART_PAUSE_S:g} with an NPU",
-        f"at 209 the same, but {agent_settings.RESTART_RANKS_PAUSE_S:g} at most",
-        f"`TASKD_NET_FINISH_PAUSE` | {agent_settings.FINISH_PAUSE_S:g} |",
-        f"**201** asks for the go every {_seconds(reporting.REGISTER_EVERY_S)}",
-        f"to a Manager of this package also every {_seconds(reporting.REGISTER_EVERY_S)}",
-        f"**REGISTER** is repeated every {_seconds(reporting.REGISTER_EVERY_S)}",
-        "looks at its workers once a second" if agent.LOOK_S == 1.0 else "",
+        f"up to {_seconds(shell.GRACE_EXIT_S)} for them to end",
+        f"no join within {_seconds(shell.JOIN_S)}",
+        f"no go within {_seconds(shell.GO_S)} after the join",
+        f"seconds, {shell.FAULT_TIMEOUT_S[0]} to {shell.FAULT_TIMEOUT_S[1]}, for an answer",
+        f"| {msrun_settings.RESTART_PAUSE_S:g} with an NPU",
+        f"at 209 the same, but {msrun_settings.RESTART_RANKS_PAUSE_S:g} at most",
+        f"`TASKD_NET_FINISH_PAUSE` | {msrun_settings.FINISH_PAUSE_S:g} |",
+        f"**201** asks for the go every {_seconds(exchange.REGISTER_EVERY_S)}",
+        f"to a Manager of this package also every {_seconds(exchange.REGISTER_EVERY_S)}",
+        f"**REGISTER** is repeated every {_seconds(exchange.REGISTER_EVERY_S)}",
+        "looks at its workers once a second" if shell.LOOK_S == 1.0 else "",
         f"up to {outbox.COMMAND_ATTEMPTS} times, {_seconds(outbox.COMMAND_RETRY_S)} apart",
         f"A file of {limits.LOG_FILE_BYTES // _MIB} MiB is renamed to `….1`; {limits.LOG_FILES} files are kept",
     ],
     "docs/mindspore.md": [
         f"SIGKILL after {_seconds(scheduler.GRACE_S)}",
         (
-            f"{_seconds(agent_settings.RESTART_PAUSE_S)} for all, "
-            f"{_seconds(agent_settings.RESTART_RANKS_PAUSE_S)} for some"
+            f"{_seconds(msrun_settings.RESTART_PAUSE_S)} for all, "
+            f"{_seconds(msrun_settings.RESTART_RANKS_PAUSE_S)} for some"
         ),
-        f"the Agent stays for {_seconds(agent_settings.FINISH_PAUSE_S)}",
+        f"the Agent stays for {_seconds(msrun_settings.FINISH_PAUSE_S)}",
         f"larger than {changed_file.FILE_BYTES // _MIB} MiB",
         "Once a second it looks" if mindspore_settings.LOOK_S == 1.0 else "",
-        f"waits until all workers have ended, {_seconds(agent_settings.GRACE_EXIT_S)} at most",
+        f"waits until all workers have ended, {_seconds(shell.GRACE_EXIT_S)} at most",
         f"looks every {_seconds(mindspore_settings.RESET_LOOK_AGAIN_S)}",
         f"leaves with 1 after {_seconds(mindspore_settings.RESET_START_S)}",
         f"leaves with 1 after {_seconds(mindspore_settings.FAILURE_PAUSE_S)}",
         f"restart it alone, after {_seconds(mindspore_settings.REPLACE_S)}",
-        f"`TASKD_NET_RESTART_PAUSE` | {agent_settings.RESTART_PAUSE_S:g} with an NPU",
-        f"`TASKD_NET_FINISH_PAUSE` | {agent_settings.FINISH_PAUSE_S:g} |",
+        f"`TASKD_NET_RESTART_PAUSE` | {msrun_settings.RESTART_PAUSE_S:g} with an NPU",
+        f"`TASKD_NET_FINISH_PAUSE` | {msrun_settings.FINISH_PAUSE_S:g} |",
         f"`TASKD_NET_START_WAIT` | {mindspore_settings.RESET_START_S:g} |",
         f"`TASKD_NET_REPLACE_WAIT` | {mindspore_settings.REPLACE_S:g} |",
         f"`TASKD_NET_FAILURE_PAUSE` | {mindspore_settings.FAILURE_PAUSE_S:g} |",
-        f"`TASKD_NET_EXIT_WAIT` | {agent_settings.GRACE_EXIT_S:g} |",
+        f"`TASKD_NET_EXIT_WAIT` | {shell.GRACE_EXIT_S:g} |",
     ],
     "docs/configuration.md": [
         f"0 to {limits.TIMEOUT_MAX_S:.0f}",

@@ -36,7 +36,8 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.names import CertificateName
 from taskd_net.faces.page.feed import Feed
 from taskd_net.faces.side_port import _Gate
-from taskd_net.job.api import agent_messages, arguments
+from taskd_net.job import arguments
+from taskd_net.job.agent import messages
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.remote import remote_of
 from taskd_net.net.wire import codec
@@ -239,7 +240,7 @@ def bodies(data: bytes) -> None:
 def commanded(body: Body) -> None:
     """A command to an Agent."""
     try:
-        command = agent_messages.read_command(body)
+        command = messages.read_command(body)
     except ValueError as error:
         assert len(str(error)) < 1000
     else:

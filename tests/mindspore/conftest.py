@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net.base import logs
 from taskd_net.base.log_budget import LogBudget
-from taskd_net.job.api import member
+from taskd_net.job import member
 from tests.api.conftest import VARIABLES
 from tests.api.frameworks import Double
 

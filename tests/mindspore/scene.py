@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.plans import AskToEnd, KillAll, KillRanks, Leave, StartAll, StartRanks
+from taskd_net.job.agent.plans import AskToEnd, KillAll, KillRanks, Leave, StartAll, StartRanks
+from taskd_net.job.agent.supervision import WorkerStatus
 from taskd_net.mindspore.machine import Action, Files, Machine, Note, Seen, StartController, Times
 
 TIMES = Times(look=1.0, gate_look=5.0, gate=900.0, restart=60.0, replace=120.0, failed=10.0, finish=10.0, grace=600.0)
@@ -70,7 +70,7 @@ class Scene:
 
     def look(self) -> list[Action]:
         """A look, after which its actions are carried out."""
-        workers = Looked(frozenset(self.failed), bool(self.running), self.finished, ranks=RANKS)
+        workers = WorkerStatus(frozenset(self.failed), bool(self.running), self.finished, ranks=RANKS)
         contents = json.dumps(self.reset).encode() if isinstance(self.reset, dict) else self.reset
         files = Files(contents, self.restart_type, self.version)
         actions = self.machine.look(Seen(files, None if self.malformed else workers, self.killed), self.now)

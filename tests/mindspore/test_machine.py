@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.job.api.plans import AskToEnd, KillAll, Leave, StartAll, StartRanks
+from taskd_net.job.agent.plans import AskToEnd, KillAll, Leave, StartAll, StartRanks
 from taskd_net.mindspore.machine import Note, StartController
 from tests.mindspore.scene import RANKS, Scene
 

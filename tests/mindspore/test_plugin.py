@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.job.api.member import Refused
+from taskd_net.job.member import Refused
 from taskd_net.mindspore import MSRunPlugin, Paths, Times
 from tests.api.frameworks import FINISHES, Double, Msrun
 

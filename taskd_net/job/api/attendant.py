@@ -16,8 +16,9 @@ from taskd_net.base.body import Body
 from taskd_net.base.codes import NodeError
 from taskd_net.job.api import devices
 from taskd_net.job.api.duties import Action, Answer, Duties, Ignored, Outcome, Run, keep_alive
-from taskd_net.job.api.member import log
-from taskd_net.job.api.outbox import Heartbeat, Outbox
+from taskd_net.job.exchange import Heartbeat, Outbox
+from taskd_net.job.frameworks.kind import TrainingFramework
+from taskd_net.job.member import log
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.node import Node
 
@@ -31,7 +32,7 @@ class Attendant:
     Args:
         node: the Worker's node.
         rank: its global rank.
-        framework: `pt` or `ms`.
+        framework: its training framework.
         mtype: the kind of its messages.
         remember: is told each answer, so that it is repeated after a REGISTER.
         beat: seconds between two KEEP_ALIVEs during a stress test.
@@ -41,7 +42,7 @@ class Attendant:
         self,
         node: BlockingNode,
         rank: int,
-        framework: str,
+        framework: TrainingFramework,
         mtype: str,
         remember: Callable[[Body], None],
         beat: float = BEAT_S,
@@ -63,8 +64,6 @@ class Attendant:
         """Answer a command; from any thread."""
         with suppress(RuntimeError):  # closed meanwhile
             self._loop.call_soon_threadsafe(self._take, body)
-
-    # ---- in the node's thread
 
     def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
         self._loop = asyncio.get_running_loop()

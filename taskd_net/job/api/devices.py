@@ -1,9 +1,7 @@
-"""Calls of a Worker's device: `torch_npu` or `mindspore`, where they are installed. They block, up to minutes.
+"""Calls of a Worker's device, by the functions that its framework names. They block, up to minutes.
 
-| framework | switch of network cards | stress test |
-|---|---|---|
-| `pt` | `torch_npu.npu._comm_switch_nic(ranks, ops)` | `torch_npu.npu.stress_detect("aic" \\| "hccs")` |
-| `ms` | `mindspore.communication.management._comm_switch_nic(ranks, ops)` | `mindspore.utils.stress_detect(...)` |
+A switch of network cards is `function(ranks, ops)`, and true where it has worked. A stress test is `function("aic")` or
+`function("hccs")`, and answers its code.
 """
 
 from __future__ import annotations
@@ -15,34 +13,25 @@ from typing import Any, Final, cast
 
 from taskd_net.base.untrusted import natural
 from taskd_net.job.api.duties import DeviceCall, Outcome, SwitchNic
-from taskd_net.job.api.member import log
+from taskd_net.job.frameworks.kind import TrainingFramework
+from taskd_net.job.member import log
 
-_SWITCHES: Final = {
-    "pt": "torch_npu.npu:_comm_switch_nic",
-    "ms": "mindspore.communication.management:_comm_switch_nic",
-}
-_DETECTS: Final = {"pt": "torch_npu.npu:stress_detect", "ms": "mindspore.utils:stress_detect"}
-NAMES: Final = {framework: (_SWITCHES[framework], _DETECTS[framework]) for framework in ("pt", "ms")}
-"""The functions of each framework, after the module that has them: a submodule of MindSpore has the same name as its
-function."""
-
-_SET_DEVICE: Final = "torch_npu.npu:set_device"
 _DEVICES_MOST: Final = 1024
 
 
-def perform(framework: str, call: DeviceCall) -> Outcome:
+def perform(framework: TrainingFramework, call: DeviceCall) -> Outcome:
     """Make a device call, in the thread that calls. Raises nothing; a failure is one line in the log.
 
     Args:
-        framework: `pt` or `ms`.
+        framework: of the Worker.
         call: the call.
     """
     switches = isinstance(call, SwitchNic)
-    name = (_SWITCHES if switches else _DETECTS)[framework]
+    name = framework.switch_nic if switches else framework.stress_test
     try:
         function = resolved(name)
-        if framework == "pt":
-            _use_own_device()
+        if framework.set_device is not None:
+            _use_own_device(framework.set_device)
     except Exception as error:  # noqa: BLE001 - not installed, or its import fails: both are a failed call
         log.error("device_call_failed", call=name, reason=repr(error))
         return Outcome.FAILED
@@ -57,7 +46,9 @@ def perform(framework: str, call: DeviceCall) -> Outcome:
 
 
 def resolved(name: str) -> Callable[..., object]:
-    """The function of a framework.
+    """The function `module:function`.
+
+    It is looked up in its module: a submodule of MindSpore has the same name as its function.
 
     Raises:
         ImportError, AttributeError: the framework is not installed, or has no such function.
@@ -69,11 +60,11 @@ def resolved(name: str) -> Callable[..., object]:
     return cast("Callable[..., object]", found)
 
 
-def _use_own_device() -> None:
+def _use_own_device(set_device: str) -> None:
     """Give this thread the rank's own device; a new thread has device 0."""
     device = natural(os.environ.get("LOCAL_RANK", ""), _DEVICES_MOST)
     if device is not None:
-        resolved(_SET_DEVICE)(device)
+        resolved(set_device)(device)
 
 
 def _outcome(value: Any) -> Outcome:

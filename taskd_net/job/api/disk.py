@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from taskd_net.base import limits, logs, threads
 from taskd_net.base.position import is_rank
 from taskd_net.base.waiting import End
-from taskd_net.job.api.member import log
+from taskd_net.job.member import log
 
 PRUNE_S: Final = 60.0
 """Seconds between two looks at the profiling folder: how long it may be above its bound."""

@@ -24,12 +24,11 @@ from taskd_net.base.schema import Group, Kind, settings_of
 from taskd_net.base.untrusted import shown
 from taskd_net.base.vocabulary import KEEP_ALIVE
 from taskd_net.base.waiting import taken
-from taskd_net.job import manager
-from taskd_net.job.api import arguments
-from taskd_net.job.api.member import Once, Refused, Slot, documented
+from taskd_net.job import arguments, manager
 from taskd_net.job.clusterd.place import PORT
 from taskd_net.job.decide.records import Record
 from taskd_net.job.manager.config import STATE_FILE, size
+from taskd_net.job.member import Once, Refused, Slot, documented
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.config import NodeConfig
 from taskd_net.node.node import Node

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from taskd_net.job.api import arguments, node_proxy
-from taskd_net.job.api.member import documented
+from taskd_net.job import arguments, node_proxy
+from taskd_net.job.frameworks.registry import FRAMEWORKS
+from taskd_net.job.member import documented
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.config import NodeConfig
 
@@ -35,7 +36,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     Source: TaskD API reference; docs/contract.md, section 7.
     """
     wanted = arguments.checked(config)
-    server_rank = arguments.server_rank(wanted, "RANK", "MS_NODE_RANK")
+    server_rank = arguments.server_rank(wanted, *(each.rank_variable for each in FRAMEWORKS))
     listen = arguments.address(wanted, "Listen", arguments.PROXY_PORT)
     if node_proxy.mgr_is_local():
         wanted = {**wanted, "UpstreamAddr": arguments.LOOPBACK}

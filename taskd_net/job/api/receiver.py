@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
-from taskd_net.base import threads, vocabulary
+from taskd_net.base import threads
 from taskd_net.base.body import Body
 from taskd_net.base.limits import HANDLER_GRACE_S
-from taskd_net.base.position import Position
-from taskd_net.base.untrusted import natural
-from taskd_net.job.api.member import Refused, log
+from taskd_net.job.exchange import read_body
+from taskd_net.job.member import Refused
 from taskd_net.net.wire.codec import Message
 from taskd_net.node.blocking import BlockingNode
-from taskd_net.node.reading import Reading, Unreadable
-
-_TERM_MOST: Final = 2**63 - 1
+from taskd_net.node.reading import Reading
 
 
 class Receiver:
@@ -77,47 +73,3 @@ class Receiver:
             body = read_body(message)
             with self._reading.survive(message, code=body.code, msg_type=body.msg_type):
                 self._take(message, body)
-
-
-def from_mgr(message: Message) -> bool:
-    """True for a message of the Mgr; any other sender is one line in the log, within the budget of lines.
-
-    The sender's parent has checked that a sender speaks for itself.
-    """
-    src = message.src.identity
-    if src == Position.mgr():
-        return True
-    log.warning("command_refused", src=str(src), uuid=message.uuid, reason="commands come from Mgr/0 alone")
-    return False
-
-
-class Terms:
-    """The fencing numbers of the Mgr's commands to one process: a Mgr that was replaced commands nothing more.
-
-    A command without one passes: of a Mgr with its state in a file, or of the original's.
-    """
-
-    def __init__(self) -> None:
-        self._newest = 0
-
-    def admits(self, message: Message, body: Body) -> bool:
-        """True for a command of the newest leader seen, or of a newer one; any other is one line in the log."""
-        term = natural(body.extension.get(vocabulary.TERM, "0"), _TERM_MOST) or 0
-        if term == 0 or term >= self._newest:
-            self._newest = max(self._newest, term)
-            return True
-        reason = f"its Mgr led in term {term}, and another one leads since term {self._newest}"
-        log.warning("command_refused", src=str(message.src.identity), uuid=message.uuid, reason=reason)
-        return False
-
-
-def read_body(message: Message) -> Body:
-    """The body of a message of TaskD's own traffic.
-
-    Raises:
-        Unreadable: it is none.
-    """
-    try:
-        return Body.parse(message.body)
-    except ValueError as error:
-        raise Unreadable(str(error)) from None

@@ -1,4 +1,4 @@
-"""Reports of a Worker and of an Agent to the Mgr."""
+"""Reports of a Worker to the Mgr."""
 
 from __future__ import annotations
 
@@ -18,26 +18,16 @@ from uuid import uuid4
 from taskd_net.base.body import Body
 from taskd_net.base.codes import describe
 from taskd_net.base.limits import STRESS_TEST_S, SWITCH_NIC_S
-from taskd_net.base.position import Position
 from taskd_net.base.vocabulary import ACTION, EPOCH_STATE, PROFILING_STATES, STATUS, STRESS_TEST, SWITCH_NIC
 from taskd_net.core.frame import Ack
-from taskd_net.job.api.member import Refused, log
+from taskd_net.job.exchange import MGR, REGISTER_EVERY_S, RETRY_S
+from taskd_net.job.member import Refused, log
 from taskd_net.net.retry import Retry, repeat
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.node import Node
 
-RETRY_S: Final = 1.0
-"""Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
-
 REPORTS_WAITING: Final = 256
 """Reports of `send_to_manager(wait=False)` that wait for the Mgr at most: some minutes of training steps."""
-
-REGISTER_EVERY_S: Final = 30.0
-"""Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
-long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what
-it can take."""
-
-MGR: Final = Position.mgr()
 
 _ANSWERED_WITHIN: Final = {SWITCH_NIC: SWITCH_NIC_S, STRESS_TEST: STRESS_TEST_S}
 """Seconds for which the answer to an operation matters to a Mgr, by code: it waits for those of other Workers."""

@@ -1,8 +1,8 @@
 """The Worker: one training process of the job (docs/contract.md, section 7; TaskD API reference, "TaskD Worker").
 
-The environment names the node of the process: `RANK` and `LOCAL_WORLD_SIZE` (framework `pt`, as torchrun sets them), or
-`MS_NODE_RANK` (`ms`). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by default 127.0.0.1:9602. `TASKD_NET_CA`,
-`TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` are the files of TLS.
+The environment names the node of the process, as its framework's launcher sets it: `RANK` and `LOCAL_WORLD_SIZE` (`pt`,
+torchrun), or `MS_NODE_RANK` (`ms`, msrun). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by default
+127.0.0.1:9602. `TASKD_NET_CA`, `TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` are the files of TLS.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from taskd_net.base.vocabulary import (
     WORKER_COMMANDS,
     WORKER_REGISTERS,
 )
-from taskd_net.job.api import arguments
+from taskd_net.job import arguments
 from taskd_net.job.api.attendant import BEAT_S, Attendant
 from taskd_net.job.api.disk import PRUNE_S, Pruner
-from taskd_net.job.api.member import Once, Slot, documented, leave, log
-from taskd_net.job.api.receiver import Receiver, Terms, from_mgr
-from taskd_net.job.api.reporting import REGISTER_EVERY_S, RETRY_S, Reports
+from taskd_net.job.api.receiver import Receiver
+from taskd_net.job.api.reporting import Reports
+from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Terms, from_mgr
+from taskd_net.job.frameworks.kind import TrainingFramework
+from taskd_net.job.frameworks.registry import FRAMEWORKS, of_worker
+from taskd_net.job.member import Once, Slot, documented, leave, log
 from taskd_net.job.profiling_domains import ProfilingSwitch
 from taskd_net.job.profiling_switch import LOOK_S, SwitchWatch
 from taskd_net.net.wire.codec import Message
@@ -110,13 +113,18 @@ class Worker:
     Args:
         config: the node.
         rank: its global rank.
-        framework: `pt` or `ms`.
+        framework: its training framework.
         limit_mb: MB of the profiling files.
         times: that no user sets.
     """
 
     def __init__(
-        self, config: NodeConfig, rank: int, framework: str, limit_mb: int, times: WorkerTimes = WorkerTimes()
+        self,
+        config: NodeConfig,
+        rank: int,
+        framework: TrainingFramework,
+        limit_mb: int,
+        times: WorkerTimes = WorkerTimes(),
     ) -> None:
         self._times = times
         self.node = _early.take(config) or BlockingNode(config).start()
@@ -213,26 +221,18 @@ def join_early() -> None:
     if os.environ.get(arguments.IN_PLACE) != "on" or os.environ.get(arguments.AGENT_PID) != str(os.getppid()):
         return
     try:
-        _early.join(_settings(arguments.rank_of_environment("RANK"), "pt"))
+        _early.join(_settings(arguments.rank_of_environment("RANK"), FRAMEWORKS[0]))
     except (ConfigError, NodeError) as error:  # `init_taskd_worker` says it again
         log.debug("joins_later", reason=str(error))
 
 
-def _settings(rank: int, framework: str) -> NodeConfig:
+def _settings(rank: int, framework: TrainingFramework) -> NodeConfig:
     """The settings of the Worker's node.
 
     Raises:
-        ConfigError: the framework, or a variable of the environment, is missing or not usable.
+        ConfigError: a variable of the environment is missing or not usable.
     """
-    if framework == "pt":
-        local = arguments.rank_of_environment("LOCAL_WORLD_SIZE")
-        if local == 0:
-            raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
-        server_rank = arguments.rank_of_environment("RANK") // local
-    elif framework == "ms":
-        server_rank = arguments.rank_of_environment("MS_NODE_RANK")
-    else:
-        raise ConfigError(f"framework is {shown(framework)}; expected 'pt' or 'ms'")
+    server_rank = framework.node_of_worker()
     upstream = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
     secured = arguments.secured({}, listens=False, connects=True)
     try:
@@ -251,8 +251,9 @@ def initialise(
     """
     rank = arguments.whole(rank_id, "rank_id")
     limit_mb = arguments.whole(upper_limit_of_disk_in_mb, "upper_limit_of_disk_in_mb")
-    config = _settings(rank, framework)
-    slot.fill(lambda: Worker(config, rank, framework, limit_mb, times), f"taskd-worker-{rank}.log")
+    chosen = of_worker(framework)
+    config = _settings(rank, chosen)
+    slot.fill(lambda: Worker(config, rank, chosen, limit_mb, times), f"taskd-worker-{rank}.log")
     return True
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Node, Position
 from taskd_net.base.body import Body
-from taskd_net.job.api.outbox import Heartbeat, Outbox
+from taskd_net.job.exchange import Heartbeat, Outbox
 
 pytestmark = pytest.mark.oldest
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.job.api.ends import Ends
+from taskd_net.job.agent.agent import Ends
 from tests.api.conftest import SOON
 from tests.api.frameworks import RUNS, process
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from taskd_net.base.codes import TaskdNetError
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.member import Refused
-from taskd_net.job.api.mindspore import MindSporeWorkers
-from taskd_net.job.api.operators import Operators
+from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.workers import Operators
+from taskd_net.job.frameworks.mindspore.workers import MindSporeWorkers
+from taskd_net.job.member import Refused
 
 pytestmark = pytest.mark.oldest
 
@@ -48,7 +48,7 @@ def recorded(workers: Any = WORKERS, answer: object = 0) -> tuple[MindSporeWorke
 
 def test_states_of_workers() -> None:
     """Running, failed (1), finished, vanished, not started, killed, and an exit code of 200."""
-    assert recorded()[0].look() == Looked(
+    assert recorded()[0].look() == WorkerStatus(
         failed=frozenset({9, 11, 13, 14}), running=True, finished=False, ranks=frozenset(range(8, 15))
     )
 

@@ -1,15 +1,31 @@
-"""An Agent's reports on their way to the Mgr."""
+"""Messages of a Worker or an Agent with its Mgr: reports, until they are taken, and the admission of commands."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 from uuid import uuid4
 
+from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.codes import describe
-from taskd_net.job.api.member import log
-from taskd_net.job.api.reporting import MGR, RETRY_S
+from taskd_net.base.position import Position
+from taskd_net.base.untrusted import natural
+from taskd_net.job.member import log
+from taskd_net.net.wire.codec import Message
 from taskd_net.node.node import Node
+from taskd_net.node.reading import Unreadable
+
+RETRY_S: Final = 1.0
+"""Seconds before a report that the Mgr did not acknowledge is sent again, as TaskD's Agents do."""
+
+REGISTER_EVERY_S: Final = 30.0
+"""Seconds between a node's registrations with the Mgr, and between an Agent's repeats of an unanswered 201 or 202: so
+long may a Mgr that was restarted not know of them. 5,000 Workers cost it 170 messages a second, a few per cent of what
+it can take."""
+
+MGR: Final = Position.mgr()
+_TERM_MOST: Final = 2**63 - 1
 
 
 class Outbox:
@@ -86,3 +102,47 @@ class Heartbeat:
         """Give up the one on its way."""
         if self._task is not None:
             self._task.cancel()
+
+
+def from_mgr(message: Message) -> bool:
+    """True for a message of the Mgr; any other sender is one line in the log, within the budget of lines.
+
+    The sender's parent has checked that a sender speaks for itself.
+    """
+    src = message.src.identity
+    if src == Position.mgr():
+        return True
+    log.warning("command_refused", src=str(src), uuid=message.uuid, reason="commands come from Mgr/0 alone")
+    return False
+
+
+class Terms:
+    """The fencing numbers of the Mgr's commands to one process: a Mgr that was replaced commands nothing more.
+
+    A command without one passes: of a Mgr with its state in a file, or of the original's.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0
+
+    def admits(self, message: Message, body: Body) -> bool:
+        """True for a command of the newest leader seen, or of a newer one; any other is one line in the log."""
+        term = natural(body.extension.get(vocabulary.TERM, "0"), _TERM_MOST) or 0
+        if term == 0 or term >= self._newest:
+            self._newest = max(self._newest, term)
+            return True
+        reason = f"its Mgr led in term {term}, and another one leads since term {self._newest}"
+        log.warning("command_refused", src=str(message.src.identity), uuid=message.uuid, reason=reason)
+        return False
+
+
+def read_body(message: Message) -> Body:
+    """The body of a message of TaskD's own traffic.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return Body.parse(message.body)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None

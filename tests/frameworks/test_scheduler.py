@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.api import scheduler
+from taskd_net.job.frameworks.mindspore import scheduler
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
 STAYS = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.member import Refused
-from taskd_net.job.api.operators import Operators
-from taskd_net.job.api.pytorch import RESTARTED, PyTorchWorkers
+from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.workers import Operators
+from taskd_net.job.frameworks.pytorch.workers import RESTARTED, PyTorchWorkers
+from taskd_net.job.member import Refused
 from tests.api.conftest import SOON
 from tests.api.frameworks import FINISHES, RunResult, SimpleElasticAgent, WorkerState
 
@@ -79,7 +79,7 @@ def test_result_of_a_job_that_succeeds(elastic: SimpleElasticAgent, node: PyTorc
         assert worker.wait(SOON) == 0
     expected = RunResult(WorkerState.SUCCEEDED, return_values={8: 0, 9: 0})
     ranks = frozenset({8, 9})
-    assert node.look() == Looked(running=False, finished=True, result=expected, state="SUCCEEDED", ranks=ranks)
+    assert node.look() == WorkerStatus(running=False, finished=True, result=expected, state="SUCCEEDED", ranks=ranks)
 
 
 def test_workers_that_run_get_sigterm(elastic: SimpleElasticAgent, node: PyTorchWorkers) -> None:

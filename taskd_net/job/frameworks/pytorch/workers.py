@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from taskd_net.base.untrusted import shown
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.member import Refused
-from taskd_net.job.api.operators import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
+from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
+from taskd_net.job.member import Refused
 
 RESTARTED: Final = "RESTART_FAULT_PROCESS_TYPE"
 """Variable that tells a worker whether single processes are started again, or whole pods."""
@@ -71,6 +71,10 @@ class PyTorchWorkers:
         pids = [worker.id for worker in self._group.workers]
         return [pid for pid in pids if isinstance(pid, int) and pid > 0]
 
+    def require(self) -> None:
+        """See `LocalWorkers`."""
+        self._operators.require(self.needs)
+
     def start_all(self, remaining: int | None) -> None:
         """Start every worker, by a rendezvous."""
         if remaining is not None:
@@ -97,14 +101,14 @@ class PyTorchWorkers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
-    def look(self) -> Looked:
+    def look(self) -> WorkerStatus:
         """Ask MONITOR."""
         result = self._operators.call(MONITOR, self._group)
         state = getattr(result, "state", None)
         name = getattr(state, "name", state)
         if name not in _STATES:
             raise Refused(f"{MONITOR} answered {shown(result)}; expected a RunResult of state {', '.join(_STATES)}")
-        return Looked(
+        return WorkerStatus(
             failed=self._failed(result) if name in _FAILED else frozenset(),
             running=bool(self._running()),
             finished=name == "SUCCEEDED",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.job.api import agent_messages as messages
-from taskd_net.job.api.agent_events import Commanded, Done, Joined, Looked, Report, Tick
-from taskd_net.job.api.plans import MindSporePlans, PyTorchPlans
-from taskd_net.job.api.supervision import Supervisor, Times
-from tests.api.transcripts import BEGIN, TIMES, played
+from taskd_net.job.agent import messages
+from taskd_net.job.agent.supervision import Commanded, Done, Joined, Report, Supervisor, Tick, Times, WorkerStatus
+from taskd_net.job.frameworks.mindspore.plans import MindSporePlans
+from taskd_net.job.frameworks.pytorch.plans import PyTorchPlans
+from tests.agent.transcripts import BEGIN, TIMES, played
 
 pytestmark = pytest.mark.oldest
 
@@ -283,10 +283,10 @@ def test_fault_is_not_repeated_once_it_is_answered_or_over() -> None:
         (Commanded(messages.Go(2)), 0.0, None),
         (Done(), 0.0, None),
         (Tick(), 1.0, None),
-        (Looked(frozenset({3})), 1.0, None),
+        (WorkerStatus(frozenset({3})), 1.0, None),
         (Joined(), 41.0, 43.0),
         (Tick(), 42.0, 43.0),
-        (Looked(), 42.0, None),
+        (WorkerStatus(), 42.0, None),
     ):
         supervisor.handle(event, now, 0)
         assert supervisor.due == due, event
@@ -551,7 +551,7 @@ def test_reports_name_the_state_of_the_workers() -> None:
     supervisor.handle(Commanded(messages.Go(2)), 0.0, 0)
     supervisor.handle(Done(), 0.0, 0)
     supervisor.handle(Tick(), 1.0, 1)
-    supervisor.handle(Looked(state="HEALTHY"), 1.0, 1)
+    supervisor.handle(WorkerStatus(state="HEALTHY"), 1.0, 1)
     assert Report(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
-    failed = supervisor.handle(Looked(failed=frozenset({3}), state="FAILED"), 2.0, 2)
+    failed = supervisor.handle(WorkerStatus(failed=frozenset({3}), state="FAILED"), 2.0, 2)
     assert failed == [Report(messages.fault({3}, 2, worker_state="FAILED"))]

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskd_net.base.untrusted import shown
-from taskd_net.job.api.agent_events import Looked
-from taskd_net.job.api.failed_calls import Malformed
-from taskd_net.job.api.member import Refused
-from taskd_net.job.api.operators import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Operators
-from taskd_net.job.api.scheduler import end_scheduler
+from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Malformed, Operators
+from taskd_net.job.frameworks.mindspore.scheduler import end_scheduler
+from taskd_net.job.member import Refused
 
 ALL: Final = -1
 """All workers, in place of a list of some."""
@@ -56,6 +55,10 @@ class MindSporeWorkers:
         self._operators = operators
         self.pids: Collection[int] = ()
 
+    def require(self) -> None:
+        """See `LocalWorkers`."""
+        self._operators.require(self.needs)
+
     def start_all(self, remaining: int | None) -> None:
         """Start every worker."""
         self._call(START_ALL_WORKER)
@@ -81,11 +84,11 @@ class MindSporeWorkers:
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGTERM)
 
-    def look(self) -> Looked:
+    def look(self) -> WorkerStatus:
         """Ask MONITOR."""
         workers = list(self._workers())
         self.pids = [worker.pid for worker in workers if worker.pid is not None]
-        return Looked(
+        return WorkerStatus(
             failed=frozenset(worker.global_rank for worker in workers if worker.failed),
             running=any(worker.status is None for worker in workers),
             finished=bool(workers) and all(worker.status == FINISHED for worker in workers),

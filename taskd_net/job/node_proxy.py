@@ -24,8 +24,8 @@ from taskd_net.base import threads, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
-from taskd_net.job.api import arguments
-from taskd_net.job.api.member import Refused, Slot, log
+from taskd_net.job import arguments
+from taskd_net.job.member import Refused, Slot, log
 from taskd_net.net.tls.files import Tls
 from taskd_net.node.background import shared
 from taskd_net.node.blocking import BlockingNode
@@ -44,6 +44,14 @@ AGAIN_S: Final = 0.2
 """Seconds between two questions, as a listener that ends each connection at once would be asked without a pause."""
 
 slot: Final[Slot[BlockingNode]] = Slot("proxy")
+
+
+def joined() -> bool | None:
+    """True while the Mgr knows the way to this process's Proxy; None where it has none."""
+    try:
+        return slot.member.is_joined
+    except Refused:
+        return None
 
 
 def mgr_is_local() -> bool:

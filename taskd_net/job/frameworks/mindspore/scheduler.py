@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from taskd_net.base import limits
-from taskd_net.job.api.member import log
+from taskd_net.job.member import log
 
 GRACE_S: Final = 5.0
 """Seconds that msrun's scheduler has to end after SIGTERM. It has nothing to store."""

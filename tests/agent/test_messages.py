@@ -6,8 +6,8 @@ import pytest
 
 from taskd_net import ArgumentError
 from taskd_net.base.body import Body
-from taskd_net.job.api import agent_messages as messages
-from taskd_net.job.api.agent_messages import Exit, ExitGracefully, Go, RestartAll, RestartRanks, StopRanks, read_command
+from taskd_net.job.agent import messages
+from taskd_net.job.agent.messages import Exit, ExitGracefully, Go, RestartAll, RestartRanks, StopRanks, read_command
 from taskd_net.job.decide.traffic import fault_ranks, rank_texts
 
 pytestmark = pytest.mark.oldest

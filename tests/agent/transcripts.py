@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
-from taskd_net.job.api import agent_messages as messages
-from taskd_net.job.api.agent_events import (
+from taskd_net.job.agent import messages
+from taskd_net.job.agent.messages import Command
+from taskd_net.job.agent.plans import Leave, Plans, Return
+from taskd_net.job.agent.supervision import (
     Action,
     Commanded,
     Done,
@@ -14,14 +16,14 @@ from taskd_net.job.api.agent_events import (
     Failed,
     Ignored,
     Joined,
-    Looked,
     Report,
+    Supervisor,
     Tick,
+    Times,
     Woken,
+    WorkerStatus,
 )
-from taskd_net.job.api.agent_messages import Command
-from taskd_net.job.api.plans import Leave, MindSporePlans, Plans, Return
-from taskd_net.job.api.supervision import Supervisor, Times
+from taskd_net.job.frameworks.mindspore.plans import MindSporePlans
 
 TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
 MINDSPORE = MindSporePlans(restart_pause=60.0, restart_ranks_pause=15.0, finish_pause=10.0)
@@ -65,7 +67,7 @@ def read_event(text: str) -> Event:
             return Failed()
         case "seen":
             failed = [word for word in words if word.isdigit()]
-            return Looked(ranks(failed), "ended" not in words, "finished" in words, "result")
+            return WorkerStatus(ranks(failed), "ended" not in words, "finished" in words, "result")
         case _:
             said = dict(word.split("=") for word in words if "=" in word)
             command = read_command(name, [word for word in words if "=" not in word])

@@ -1,11 +1,13 @@
-"""Plans of an Agent: the steps of each command, as each training framework needs them. Pure data."""
+"""Plans of an Agent: the steps that a command takes. Pure data.
+
+Most steps call the training framework's functions; the others, from `Pause` on, are the Agent's own. A framework has
+`Plans` of its own for the commands that it carries out in its own way.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, Protocol
-
-# ---- steps that call the framework's functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,6 @@ class Look:
 
 
 Call = StartAll | KillAll | KillRanks | StartRanks | AskToEnd | Look
-
-# ---- steps of the Agent itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,59 +131,3 @@ class Plans(Protocol):
 
     def finished(self, result: object) -> Plan:
         """Every worker of this node has finished; `result` is MONITOR's answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class PyTorchPlans:
-    """Plans for PyTorch: the Agent leaves when no restart remains, and returns the result of a job that succeeded."""
-
-    def start(self, remaining: int | None) -> Plan:
-        """See `Plans`."""
-        return (StartAll(remaining),) if _some(remaining) else (Leave(1, "no restart remains"),)
-
-    def restart_all(self, remaining: int | None) -> Plan:
-        """See `Plans`."""
-        return (KillAll(), StartAll(remaining)) if _some(remaining) else give_up("no restart remains")
-
-    def restart_ranks(self, ranks: frozenset[int]) -> Plan:
-        """See `Plans`."""
-        return (StartRanks(ranks),)
-
-    def finished(self, result: object) -> Plan:
-        """See `Plans`."""
-        return (Return(result),)
-
-
-@dataclass(frozen=True, slots=True)
-class MindSporePlans:
-    """Plans for MindSpore, which counts no restarts and ends its process from within the Agent.
-
-    Args:
-        restart_pause: seconds between the end and the start of all workers.
-        restart_ranks_pause: seconds between the end and the start of some.
-        finish_pause: seconds between the end of the last worker and that of the process.
-    """
-
-    restart_pause: float
-    restart_ranks_pause: float
-    finish_pause: float
-
-    def start(self, remaining: int | None) -> Plan:
-        """See `Plans`."""
-        return (StartAll(),)
-
-    def restart_all(self, remaining: int | None) -> Plan:
-        """See `Plans`."""
-        return (KillAll(), Pause(self.restart_pause), StartAll())
-
-    def restart_ranks(self, ranks: frozenset[int]) -> Plan:
-        """See `Plans`."""
-        return (KillRanks(ranks), Pause(self.restart_ranks_pause), StartRanks(ranks))
-
-    def finished(self, result: object) -> Plan:
-        """See `Plans`."""
-        return (Pause(self.finish_pause), KillAll(), Leave(0, "all workers have finished"))
-
-
-def _some(remaining: int | None) -> bool:
-    return remaining is None or remaining >= 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.job.api.member import Refused
-from taskd_net.job.api.operators import KILL_WORKER, MONITOR, NAMES, RESTART, Operators
+from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, NAMES, RESTART, Operators
+from taskd_net.job.member import Refused
 
 pytestmark = pytest.mark.oldest
 

@@ -27,8 +27,8 @@ class Refused(TaskdNetError):
     """A call cannot do what it is asked for; the text says why."""
 
 
-class _Reported(Exception):
-    """A call failed, and the log says so already."""
+class LoggedError(TaskdNetError):
+    """A call has failed, and the log says why."""
 
 
 def documented(call: Callable[P, T]) -> Callable[P, T | bool]:
@@ -37,18 +37,33 @@ def documented(call: Callable[P, T]) -> Callable[P, T | bool]:
     @wraps(call)
     def safe(*args: P.args, **kwargs: P.kwargs) -> T | bool:
         try:
-            if fork.forked():
-                raise Refused(fork.REASON)
-            return call(*args, **kwargs)
-        except _Reported:
-            pass
-        except Exception as error:
-            if by_signal(error):
-                raise
-            _report(call.__name__, error)  # no error of ours ends a training script
-        return False
+            with reported(call.__name__):
+                return call(*args, **kwargs)
+        except LoggedError:  # no error of ours ends a training script
+            return False
 
     return safe
+
+
+@contextlib.contextmanager
+def reported(call: str) -> Iterator[None]:
+    """Make every error of a block one line in the log, under the name of a documented call, and `LoggedError`.
+
+    Raises:
+        LoggedError: an error, or this process is a forked child.
+        The exception of a signal handler of PyTorch's elastic agent.
+    """
+    try:
+        if fork.forked():
+            raise Refused(fork.REASON)
+        yield
+    except LoggedError:
+        raise
+    except Exception as error:
+        if by_signal(error):
+            raise
+        _report(call, error)
+        raise LoggedError(f"{call}: {error}") from error
 
 
 def by_signal(error: Exception) -> bool:
@@ -124,8 +139,8 @@ class Slot(Generic[M]):
         self._changing = fork.Lock()
         self._member: M | None = None
 
-    def fill(self, make: Callable[[], M], log_file: str) -> None:
-        """Make the member, after the log file is open.
+    def fill(self, make: Callable[[], M], log_file: str) -> M:
+        """Make the member, after the log file is open, and return it.
 
         Raises:
             Refused: there is one already, or the process is `unfit` for a node.
@@ -138,7 +153,7 @@ class Slot(Generic[M]):
             before = opened()
             _log_file.enter(log_file)
             try:
-                self._member = make()
+                self._member = member = make()
             except BaseException as error:
                 if self._member is not None:
                     raise
@@ -149,7 +164,8 @@ class Slot(Generic[M]):
                     raise
                 _report(f"init_taskd_{self._role}", error)
                 _log_file.leave()
-                raise _Reported from error
+                raise LoggedError(f"init_taskd_{self._role}: {error}") from error
+            return member
 
     @property
     def filled(self) -> bool:

@@ -23,28 +23,107 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from taskd_net.base.body import Body
-from taskd_net.job.api import agent_messages as messages
-from taskd_net.job.api import plans as steps
-from taskd_net.job.api.agent_events import (
-    Action,
-    Commanded,
-    Done,
-    Ended,
-    Event,
-    Failed,
-    Ignored,
-    Joined,
-    Looked,
-    Report,
-    Tick,
-    Woken,
-)
-from taskd_net.job.api.agent_messages import Command
-from taskd_net.job.api.plans import Call, Leave, Plan, Plans, Return
+from taskd_net.job.agent import messages
+from taskd_net.job.agent import plans as steps
+from taskd_net.job.agent.messages import Command
+from taskd_net.job.agent.plans import Call, Leave, Plan, Plans, Return
 
 FAULT_AGAIN_S: Final = 2.0
 """Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides
 0.1 s after the 202, and an Agent that has not registered by then gets no 208. Its Agents register within a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The Mgr knows the way to the Agent: for the first time, or again after the parent or the Mgr was away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Some time has passed; comes once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The time of `Supervisor.due` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process of a worker has ended: the workers are looked at as soon as no plan is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commanded:
+    """A command has come.
+
+    Args:
+        command: the command.
+        uuid: of its message.
+        meant_for: incarnation of the process that it is for; empty where the Mgr does not say it.
+    """
+
+    command: Command
+    uuid: str = ""
+    meant_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The current call has returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The current call has raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """The current call, `Look`, has returned.
+
+    Args:
+        failed: global ranks of the workers that have failed.
+        running: whether any worker runs.
+        finished: whether all workers have finished their work.
+        result: the framework's own form of it.
+        state: the framework's name for it; empty where it has none.
+        ranks: global ranks of this node's workers; those that are not known yet are missing.
+    """
+
+    failed: frozenset[int] = frozenset()
+    running: bool = True
+    finished: bool = False
+    result: object = None
+    state: str = ""
+    ranks: frozenset[int] = frozenset()
+
+
+Event = Joined | Tick | Woken | Ended | Commanded | Done | Failed | WorkerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Send this to the Mgr."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A command is not carried out.
+
+    Args:
+        command: the command.
+        reason: the cause, for the log.
+    """
+
+    command: Command
+    reason: str
+
+
+Action = Call | Report | Ignored | Leave | Return
+"""A `Call` is answered by one `Done`, `Failed` or `WorkerStatus`; one at a time. `Leave` and `Return` are last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +234,7 @@ class Supervisor:
                 self._call = None
             case Failed():
                 self._call_failed()
-            case Looked():
+            case WorkerStatus():
                 self._call = None
                 self._looked(event, now, at)
             case _:
@@ -164,8 +243,6 @@ class Supervisor:
         if isinstance(event, Tick) or self._ended:
             self._look()
         return self._actions
-
-    # ---- events
 
     def _joined(self, now: float) -> None:
         if self._go_by is None:
@@ -243,7 +320,7 @@ class Supervisor:
         else:
             self._plan.clear()
 
-    def _looked(self, seen: Looked, now: float, at: int) -> None:
+    def _looked(self, seen: WorkerStatus, now: float, at: int) -> None:
         self._state = seen.state
         if self._awaiting:
             if not seen.running:
@@ -261,8 +338,6 @@ class Supervisor:
             self._fault_again_at = None
             timeout = self._times.fault
             self._fault_by = now + timeout if seen.failed and timeout is not None else None
-
-    # ---- reports
 
     def _announce(self, now: float, *, unknown: bool = False) -> None:
         """Tell the Mgr what it may have forgotten or missed; an `unknown` process registers in any case."""
@@ -286,8 +361,6 @@ class Supervisor:
 
     def _report(self, body: Body) -> None:
         self._actions.append(Report(body))
-
-    # ---- plans
 
     def _end(self, plan: Plan) -> None:
         """Replace all that goes on by an urgent plan; a call that has begun returns first."""

@@ -1,0 +1,338 @@
+"""The Agent: the launcher of one node's workers (docs/contract.md, section 7; TaskD API reference, "TaskD Agent").
+
+A thin shell around `supervision.Supervisor`, which decides. Two threads share the work:
+
+- The node's thread reads commands, counts seconds, notices the ends of workers, sends reports, and feeds the
+  Supervisor. Nothing blocks it.
+- The thread that called `start_taskd_agent` calls the framework's functions, one after another.
+
+Faults are judged elsewhere: the Agent reports failed workers, and the Mgr decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Final
+from uuid import uuid4
+
+from taskd_net.base import vocabulary
+from taskd_net.base.untrusted import natural, shown
+from taskd_net.base.waiting import taken
+from taskd_net.job import arguments
+from taskd_net.job.agent import plans
+from taskd_net.job.agent.messages import Go, read_command
+from taskd_net.job.agent.plans import Call, Leave, Plans, Return
+from taskd_net.job.agent.supervision import (
+    Commanded,
+    Done,
+    Ended,
+    Event,
+    Failed,
+    Ignored,
+    Joined,
+    Report,
+    Supervisor,
+    Tick,
+    Times,
+    Woken,
+)
+from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
+from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Heartbeat, Outbox, Terms, from_mgr, read_body
+from taskd_net.job.member import Once, by_signal, leave, log
+from taskd_net.job.node_proxy import AgentsProxy
+from taskd_net.net.wire.codec import Message
+from taskd_net.node.blocking import BlockingNode
+from taskd_net.node.config import NodeConfig
+from taskd_net.node.node import Node
+from taskd_net.node.reading import Reading
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
+
+JOIN_S: Final = 180.0
+"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1."""
+
+GO_S: Final = 900.0
+"""Seconds that an Agent waits for the go after it has joined, as TaskD's mean to. Then it leaves with 1."""
+
+GRACE_EXIT_S: Final = 600.0
+"""Seconds that workers have to end after SIGTERM when the Mgr asks for a graceful exit: time to write a checkpoint."""
+
+LEAVE_S: Final = 3.0
+"""Seconds that an Agent that leaves waits for the Mgr to take its last report: three attempts, as TaskD's make."""
+
+FAULT_TIMEOUT: Final = "TASKD_REPORT_FAULT_TIMEOUT"
+FAULT_TIMEOUT_S: Final = (300, 600)
+"""Least and greatest seconds of `TASKD_REPORT_FAULT_TIMEOUT`; outside it is off, as in TaskD's Agents."""
+
+MTYPE: Final = "DEFAULT"
+
+
+def times_of_environment() -> Times:
+    """The times of an Agent, with the one that the environment sets."""
+    return Times(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
+
+
+def fault_timeout() -> float | None:
+    """Seconds that a fault may stay unanswered; None: any time."""
+    text = os.environ.get(FAULT_TIMEOUT)
+    if not text:
+        return None
+    least, most = FAULT_TIMEOUT_S
+    seconds = natural(text.strip(), most)
+    if seconds is None or seconds < least:
+        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
+        return None
+    return seconds
+
+
+class Agent:
+    """The Agent of this process, from init to destroy.
+
+    Args:
+        config: the node.
+        workers: the workers.
+        their_plans: the meaning of each command for them.
+        proxy: the Proxy of the node, if this process is to run it.
+        devices: names of the node's devices, by local rank.
+        times: of its decisions; None for those of `times_of_environment`.
+        look: seconds between two looks at the workers.
+        retry: seconds before a report that the Mgr has not taken is sent again.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        workers: LocalWorkers,
+        their_plans: Plans,
+        proxy: AgentsProxy,
+        devices: Sequence[str] = (),
+        *,
+        times: Times | None = None,
+        look: float = LOOK_S,
+        retry: float = RETRY_S,
+    ) -> None:
+        self._times = times or times_of_environment()
+        self._look_s = look
+        self._retry = retry
+        self._devices = devices
+        self.workers = workers
+        self._plans = their_plans
+        self._start = Once()
+        self._failures = FailedCalls()
+        # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
+        self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
+        self._proxy = proxy
+        self._proxy.start()
+        self.node = BlockingNode(config).start()
+
+    def begin(self) -> None:
+        """Join, ask for the go and take commands, in the background.
+
+        Raises:
+            Refused: it has been started already, or a function is not registered.
+            ConfigError: the variable with the Mgr's host is set meanwhile, and is no host.
+        """
+        self.workers.require()
+        self._proxy.start()
+        self._start.take()
+        self.node.beside(self._run)
+
+    def serve(self) -> Leave | Return | None:
+        """Call the framework's functions until the Agent is to leave. Returns how; None: it was closed."""
+        while True:
+            job = taken(self._jobs)
+            if isinstance(job, _End):
+                return job.outcome
+            error: Exception | None = None
+            answer: Event = Failed()
+            pids: Collection[int] | None = None
+            try:
+                answer = carry_out(self.workers, job) or Done()
+                pids = self.workers.pids
+            except Exception as raised:
+                if by_signal(raised):
+                    raise
+                error = raised  # logged below; the Mgr sees the state of the workers in reports
+            with suppress(RuntimeError):  # closed meanwhile
+                self._loop.call_soon_threadsafe(self._called, job, answer, error, pids)
+
+    def close(self) -> None:
+        """Leave the mesh, with the Proxy after the Agent; `serve` returns after the current call."""
+        leave(self.node)
+        self._proxy.close()
+
+    async def _run(self, node: Node) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._joins = 0
+        self._terms = Terms()
+        self._wakes: asyncio.TimerHandle | None = None
+        self._outbox, self._heartbeat = Outbox(node, MTYPE, self._retry), Heartbeat(node, MTYPE)
+        self._ends = Ends(lambda: self._feed(Ended()))
+        self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
+        remaining = self.workers.remaining
+        now = time.monotonic()
+        self._supervisor = Supervisor(self._plans, self._times, str(uuid4()), remaining, now, self._devices)
+        outcome: Leave | Return | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                parts = (self._outbox.run(), self._read(node), self._tick(node), self._first_join(node))
+                work = [tasks.create_task(part) for part in parts]
+                outcome = await self._over
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LEAVE_S):
+                        await self._outbox.empty()
+                for task in work:
+                    task.cancel()
+        except Exception:
+            # Nobody supervises the workers any more.
+            outcome = Leave(1, "a fault of this package")
+            raise
+        finally:
+            self._wake_at(None)
+            self._heartbeat.close()
+            self._ends.close()
+            self._jobs.put(_End(outcome))
+
+    async def _read(self, node: Node) -> None:
+        with Reading(node) as reading:
+            async for message in node.messages():
+                with reading.survive(message):
+                    self._obey(message)
+
+    def _obey(self, message: Message) -> None:
+        if not from_mgr(message):
+            return
+        said = read_body(message)
+        if not self._terms.admits(message, said):
+            return
+        src = str(message.src)
+        log.info("command", code=said.code, msg_type=said.msg_type, message=said.message, src=src)
+        try:
+            command = read_command(said)
+        except ValueError as error:
+            log.error("command_failed", src=src, uuid=message.uuid, reason=str(error))
+            return
+        if isinstance(command, Go) and command.in_place:
+            os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
+        self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
+
+    async def _first_join(self, node: Node) -> None:
+        await node.joined()
+        self._look_at_joins(node)
+
+    async def _tick(self, node: Node) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            self._look_at_joins(node)
+            self._feed(Tick())
+
+    def _look_at_joins(self, node: Node) -> None:
+        if node.is_joined and node.joins != self._joins:
+            self._joins = node.joins
+            self._feed(Joined())
+
+    def _called(self, call: Call, answer: Event, error: Exception | None, pids: Collection[int] | None) -> None:
+        """Take in the answer of one of the framework's functions, and the workers' processes after it."""
+        if error is not None:
+            self._failures.report(call, error)
+        if self._over.done():
+            return  # the call was under way at the end: nobody would close its descriptors again
+        if pids is not None:
+            self._ends.watch(pids)
+        self._feed(answer)
+        if isinstance(call, plans.StartAll | plans.StartRanks):
+            # MONITOR alone tells the processes of MindSpore, and one may end within the first second.
+            self._feed(Ended())
+
+    def _woken(self) -> None:
+        self._wakes = None
+        self._feed(Woken())
+
+    def _feed(self, event: Event) -> None:
+        for action in self._supervisor.handle(event, time.monotonic(), int(time.time())):
+            match action:
+                case Report(report):
+                    (self._heartbeat.beat if report.msg_type == vocabulary.KEEP_ALIVE else self._outbox.put)(report)
+                case Ignored(command, reason):
+                    log.info("command_ignored", command=type(command).__name__, reason=reason)
+                case Leave(status, reason):
+                    log.info("agent_leaves", code=status, reason=reason)
+                    self._over.set_result(action)
+                case Return():
+                    self._over.set_result(action)
+                case _:
+                    self._jobs.put(action)
+        self._wake_at(self._supervisor.due)
+
+    def _wake_at(self, due: float | None) -> None:
+        """End a pause in time, and not with the next second."""
+        if self._wakes is not None:
+            self._wakes.cancel()
+        self._wakes = None
+        if due is not None:
+            self._wakes = self._loop.call_later(max(0.0, due - time.monotonic()), self._woken)
+
+
+class _End:
+    """The last job of an Agent.
+
+    Args:
+        outcome: the way in which it ends; None: it was closed.
+    """
+
+    def __init__(self, outcome: Leave | Return | None) -> None:
+        self.outcome = outcome
+
+
+class Ends:
+    """Calls back when a process ends, once for each. The Agent's look every second remains, for systems without pidfds.
+
+    Args:
+        ended: called in the event loop.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._watched: dict[int, int | None] = {}  # file descriptors by pid; None: it has ended, or cannot be watched
+
+    def watch(self, pids: Collection[int]) -> None:
+        """Watch these processes, and forget all others."""
+        for pid in self._watched.keys() - pids:
+            self._close(pid)
+            del self._watched[pid]
+        for pid in pids:
+            if pid not in self._watched:
+                self._watched[pid] = self._open(pid)
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self.watch(())
+
+    def _open(self, pid: int) -> int | None:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return None  # the framework has taken its exit status, so the next look shows it
+        except OSError as error:
+            log.warning("worker_not_watched", pid=pid, reason=str(error))
+            return None
+        self._loop.add_reader(descriptor, self._readable, pid)
+        return descriptor
+
+    def _readable(self, pid: int) -> None:
+        # A pidfd stays readable until the framework takes the exit status.
+        self._close(pid)
+        self._ended()
+
+    def _close(self, pid: int) -> None:
+        descriptor, self._watched[pid] = self._watched[pid], None
+        if descriptor is not None:
+            self._loop.remove_reader(descriptor)
+            os.close(descriptor)
