@@ -20,7 +20,7 @@ MINDSPORE = mindspore==2.10.*
 AUDIT = pip-audit==2.10.1
 RELEASE = build>=1.2 twine>=6 pip-tools>=7.5
 # The contents of constraints.txt. torch and atheris are left out: their builds differ by machine.
-EXTRAS = all sim channelz plot bench
+EXTRAS = all channelz plot
 GROUPS = test docs lint mutants browser
 # Minor versions of Python 3 beside 3.11; tests/install/release.py has all of them.
 FURTHER = 12 13
@@ -31,6 +31,8 @@ PIP = pip>=25.1
 PIP_FAILED = || { echo "$(@D): the packages could not be installed; pip says why above. It needs the index of packages, so a network." >&2; exit 1; }
 # -q twice: errors only.
 PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
+# The package and the lab, whose wheel would have only the version of its build.
+DESCRIPTIONS = pyproject.toml lab/pyproject.toml
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger document job_document rates series events history
 AGENT = agent.messages agent.plans agent.supervision api.duties frameworks.mindspore.plans frameworks.pytorch.plans
@@ -44,7 +46,7 @@ CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_mesh_errors.py tests/test_states.py tests/test_expect.py \
   $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_supervision.py tests/api/test_duties.py \
   $(RESET:%=tests/mindspore/test_%.py)
-CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples website)
+CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples lab website)
 
 # Tests wait for two thirds of their time: with 6 processes at a time, two cores are busy for nine tenths. More cost more, as each collects
 # all tests. Tests with a common laboratory or browser stay together.
@@ -58,7 +60,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean compat-wheel constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range
+.PHONY: help alerts attacks audit bench bench-training browser clean constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range wheels
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -110,7 +112,7 @@ house: .venv/stamp-test  ## the size and shape of the code beside those of versi
 
 # `make test` has each pair of kinds, and smaller sizes.
 matrix: .venv/stamp-test  ## every combination of links, loops and scenarios, and the largest sizes, in ten minutes
-	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/demo/recovery $(ARGS)
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "matrix or (long and not torch)" --ignore=tests/faults --ignore=tests/etcd --ignore=tests/lab/demos/recovery $(ARGS)
 
 # The earlier version comes out of git's history, with the installed dependencies.
 mixed: .venv/stamp-test  ## nodes of an earlier version among those of this one, and states of an earlier and a later one
@@ -118,7 +120,7 @@ mixed: .venv/stamp-test  ## nodes of an earlier version among those of this one,
 
 # Each scenario is a test, three at a time: ARGS="-k switch-cards" plays a part, and ARGS=--lf what has failed.
 kills: .venv/stamp-test  ## ClusterD and the Manager killed with -9 at each stage of each flow of recovery, and in each demo of faults, in 20 minutes
-	@.venv/bin/python -m pytest -q -n 3 -m long tests/demo/recovery tests/demo/faults $(ARGS)
+	@.venv/bin/python -m pytest -q -n 3 -m long tests/lab/demos/recovery tests/lab/demos/faults $(ARGS)
 
 faults: .venv/stamp-test  ## every fault in full, in 20 minutes; figures into docs/reliability.md (ARGS="-k kill")
 	@.venv/bin/python -m pytest -q -s -m long --write-figures tests/faults tests/scenarios $(ARGS)
@@ -203,7 +205,7 @@ torch: .venv-torch/stamp  ## PyTorch's processes under the Manager, and a data l
 mindspore: .venv-mindspore/stamp  ## msrun of mindspore 2.10 under the Manager and the platform's files, and the demo (ARGS="-k plugin")
 	@if [ "$$(cat .venv-mindspore/stamp)" = without ]; then \
 	  echo "make mindspore: skipped, because mindspore cannot be installed here ($(MINDSPORE))"; else \
-	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/demo/mindspore tests/api/test_devices.py $(ARGS); fi
+	  .venv-mindspore/bin/python -m pytest -m "mindspore or long" tests/mindspore tests/lab/demos/mindspore tests/api/test_devices.py $(ARGS); fi
 
 # The default builds bring several GB of CUDA libraries each. With builds for CPUs: PIP_EXTRA_INDEX_URL=(their index) make torch-range
 torch-range: $(TORCH_RANGE:%=.venv-torch-%/stamp)  ## an older and a newer torch: the names in use, and trainings with a killed worker
@@ -216,27 +218,30 @@ fuzz: .venv/stamp-fuzz  ## fuzz all input for MINUTES=10; fail on a broken invar
 attacks: .venv/stamp-test  ## make every attack by cost beside traffic; figures into docs/security.md (ARGS="--only empty-messages")
 	@.venv/bin/python -m tests.security.attacks $(ARGS)
 
-# TaskD's names, for scripts that find TaskD or Elastic-Agent by them: docs/migration.md.
-compat-wheel: .venv/bin/python  ## build the wheel of taskd-net-compat, with the import packages taskd and mindx_elastic, into dist/
-	@.venv/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w dist ./compat
-	@ls dist/taskd_net_compat-*.whl
+# `compat` has TaskD's names, for scripts that find TaskD or Elastic-Agent by them: docs/migration.md.
+wheels: .venv/bin/python  ## build the wheels of taskd-net, taskd-net-compat and taskd-net-lab into dist/
+	@.venv/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w dist . ./compat ./lab
+	@ls dist/taskd_net*.whl
 
 # A new environment each time, as on a user's machine; pip uses its cache.
 install-test:  ## a new user: the wheels in a clean environment, the README, the examples, the imports of TaskD
 	@rm -rf .venv-install
 	@$(MAKE) -s --no-print-directory .venv-install/bin/python
-	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist . ./compat
+	@.venv-install/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w .venv-install/dist . ./compat ./lab
 	@.venv-install/bin/python $(PIP_INSTALL) .venv-install/dist/taskd_net-*.whl
-	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist/taskd_net-*.whl .venv-install/dist/taskd_net_compat-*.whl
+	@.venv-install/bin/python -I tests/install/new_user.py .venv-install/dist
 
 # It needs git's history, and kubectl for the manifests; as root it is another user, in a network namespace.
 first-hour: .venv/stamp-test  ## a new user's first hour, by the documents alone, in 3 minutes; transcript into docs/ (ARGS=--rewrite-hour)
 	@.venv/bin/python -m pytest -s -m first_hour tests/install $(ARGS)
 
-# pip-compile reads no groups, and would write the address of the index and this checkout into the file.
+# pip-compile reads no groups, and would write the address of the index and this checkout into the file. The lab needs the package of the
+# checkout, which no index has.
 constraints: .venv-release/stamp  ## write constraints.txt: versions of all dependencies, those of developers included
-	@mkdir -p build && .venv-release/bin/python -c "import tomllib; groups = tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']; \
-	  print(*(line for name in '$(GROUPS)'.split() for line in groups[name]), sep='\n')" > build/groups.in
+	@mkdir -p build && .venv-release/bin/python -c "import tomllib; own, lab = (tomllib.load(open(f'{folder}pyproject.toml', 'rb')) for folder in ('', 'lab/')); \
+	  lines = [*lab['project']['dependencies'], *lab['project']['optional-dependencies']['bench']]; \
+	  lines += [line for name in '$(GROUPS)'.split() for line in own['dependency-groups'][name]]; \
+	  print(*(line for line in lines if not line.startswith('taskd-net')), sep='\n')" > build/groups.in
 	@.venv-release/bin/pip-compile --quiet --upgrade --strip-extras --no-header --no-annotate --allow-unsafe \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  $(EXTRAS:%=--extra %) --output-file build/constraints.txt pyproject.toml build/groups.in
@@ -248,7 +253,7 @@ SDIST_TESTS ?= tests/core tests/wire tests/documents/test_site.py tests/document
 release-check: .venv/stamp-test .venv-release/stamp  ## build the distributions, check them, and try them with each Python from 3.11 on
 	@rm -rf build/release
 	@.venv-release/bin/python -m build --outdir build/release . >/dev/null
-	@.venv-release/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w build/release ./compat
+	@.venv-release/bin/python -m pip --disable-pip-version-check wheel -q -q --no-deps -w build/release ./compat ./lab
 	@.venv-release/bin/twine check --strict build/release/*
 	@mkdir build/release/sdist && tar -xf build/release/taskd_net-*.tar.gz -C build/release/sdist --strip-components=1
 	@cd build/release/sdist && PYTHONPATH=$$PWD ../../../.venv/bin/python -m pytest -q $(SDIST_TESTS)
@@ -266,13 +271,13 @@ clean:  ## remove the environments and the files of the tools
 	@echo "setting up $(@D:/bin=): half a minute, and longer where packages are downloaded"
 	@"$(PYTHON)" -m venv $(@D:/bin=)
 
-.venv/stamp-demo: pyproject.toml | .venv/bin/python
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' $(PIP_FAILED)
+.venv/stamp-demo: $(DESCRIPTIONS) | .venv/bin/python
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' -e ./lab $(PIP_FAILED)
 	@touch $@
 
-.venv/stamp-test: pyproject.toml | .venv/bin/python
+.venv/stamp-test: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot]' -e ./lab --group test $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo
 
 # Otherwise each of the processes compiles all tests. One that cannot be collected is for `make test` to report.
@@ -281,35 +286,35 @@ clean:  ## remove the environments and the files of the tools
 	@.venv/bin/python -m pytest --collect-only -q >/dev/null 2>&1 || :
 	@touch $@
 
-.venv/stamp-bench: pyproject.toml | .venv/bin/python
+.venv/stamp-bench: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' -e './lab[bench]' --group test $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-.venv/stamp-fuzz: pyproject.toml | .venv/bin/python
+.venv/stamp-fuzz: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group fuzz $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot]' -e ./lab --group test --group fuzz $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-.venv/stamp-mutants: pyproject.toml | .venv/bin/python
+.venv/stamp-mutants: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group mutants $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot]' -e ./lab --group test --group mutants $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
-.venv/stamp-browser: pyproject.toml | .venv/bin/python
+.venv/stamp-browser: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test --group browser $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all,plot]' -e ./lab --group test --group browser $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test
 
 # With `bench` and `browser`, because their users are checked too.
-.venv/stamp-lint: pyproject.toml | .venv/bin/python
+.venv/stamp-lint: $(DESCRIPTIONS) | .venv/bin/python
 	@.venv/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv/bin/python $(PIP_INSTALL) -e '.[all,sim,bench]' --group test --group browser --group lint $(PIP_FAILED)
+	@.venv/bin/python $(PIP_INSTALL) -e '.[all]' -e './lab[bench]' --group test --group browser --group lint $(PIP_FAILED)
 	@touch $@ .venv/stamp-demo .venv/stamp-test .venv/stamp-bench .venv/stamp-browser
 
-.venv-oldest/stamp: pyproject.toml Makefile | .venv-oldest/bin/python
+.venv-oldest/stamp: $(DESCRIPTIONS) Makefile | .venv-oldest/bin/python
 	@.venv-oldest/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(OLDEST) $(PIP_FAILED)
+	@.venv-oldest/bin/python $(PIP_INSTALL) -e '.[all]' -e ./lab --group test $(OLDEST) $(PIP_FAILED)
 	@touch $@
 
 # The packages of `pip install taskd-net[all]` today, without our own and without the auditor.
@@ -328,30 +333,30 @@ clean:  ## remove the environments and the files of the tools
 	@.venv-release/bin/python $(PIP_INSTALL) $(RELEASE:%='%') $(PIP_FAILED)
 	@touch $@
 
-.venv-torch/stamp: pyproject.toml Makefile | .venv-torch/bin/python
+.venv-torch/stamp: $(DESCRIPTIONS) Makefile | .venv-torch/bin/python
 	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test $(TORCH) $(PIP_FAILED)
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,torch]' -e ./lab --group test $(TORCH) $(PIP_FAILED)
 	@touch $@
 
-.venv-torch/stamp-bench: pyproject.toml Makefile | .venv-torch/bin/python
+.venv-torch/stamp-bench: $(DESCRIPTIONS) Makefile | .venv-torch/bin/python
 	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all,sim,bench-training]' --group test $(TORCH) $(PIP_FAILED)
+	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all]' -e './lab[bench-training]' --group test $(TORCH) $(PIP_FAILED)
 	@touch $@ .venv-torch/stamp
 
 # A platform without a wheel, and a machine without its index, have no mindspore.
-.venv-mindspore/stamp: pyproject.toml Makefile | .venv-mindspore/bin/python
+.venv-mindspore/stamp: $(DESCRIPTIONS) Makefile | .venv-mindspore/bin/python
 	@.venv-mindspore/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all,sim]' --group test $(PIP_FAILED)
+	@.venv-mindspore/bin/python $(PIP_INSTALL) -e '.[all]' -e ./lab --group test $(PIP_FAILED)
 	@if .venv-mindspore/bin/python $(PIP_INSTALL) '$(MINDSPORE)'; then echo with; else echo without; fi > $@
 
-$(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: pyproject.toml | .venv-3.%/bin/python
+$(FURTHER:%=.venv-3.%/stamp): .venv-3.%/stamp: $(DESCRIPTIONS) | .venv-3.%/bin/python
 	@.venv-3.$*/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,plot,sim]' --group test $(PIP_FAILED)
+	@.venv-3.$*/bin/python $(PIP_INSTALL) -e '.[all,plot]' -e ./lab --group test $(PIP_FAILED)
 	@touch $@
 
-$(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: pyproject.toml Makefile | .venv-torch-%/bin/python
+$(TORCH_RANGE:%=.venv-torch-%/stamp): .venv-torch-%/stamp: $(DESCRIPTIONS) Makefile | .venv-torch-%/bin/python
 	@.venv-torch-$*/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
-	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,sim,torch]' --group test torch==$* $(PIP_FAILED)
+	@.venv-torch-$*/bin/python $(PIP_INSTALL) -e '.[all,torch]' -e ./lab --group test torch==$* $(PIP_FAILED)
 	@touch $@
 
 .venv-proto/stamp: Makefile | .venv-proto/bin/python

@@ -45,7 +45,7 @@ def record(role: str, direction: str, seconds: int, *, body: int, in_flight: int
 def _spy(pid: int, seconds: int, path: Path) -> None:
     spy = program("py-spy")
     if spy is None:
-        raise BenchFailed("py-spy is not installed: pip install -e '.[bench]'")
+        raise BenchFailed("py-spy is not installed: pip install -e . -e './lab[bench]'")
     options = ["--native", "--rate", str(SAMPLES_A_SECOND), "--duration", str(seconds), "--format", "raw"]
     command = [spy, "record", "--pid", str(pid), *options, "--output", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)

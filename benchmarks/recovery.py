@@ -20,8 +20,8 @@ from benchmarks.measures import Bench
 from benchmarks.systems import OURS
 from taskd_net.base.address import Address
 from taskd_net.base.vocabulary import STOP_RANKS
-from taskd_net.sim.clusterd.reader import parse
-from taskd_net.sim.clusterd.run import Run
+from taskd_net_lab.clusterd.reader import parse
+from taskd_net_lab.clusterd.run import Run
 
 JOB: Final = "bench"
 

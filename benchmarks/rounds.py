@@ -13,12 +13,12 @@ from benchmarks.measures import Bench
 from benchmarks.processes import TurnFailed
 from benchmarks.systems import OURS
 from taskd_net.base.vocabulary import START
-from taskd_net.demo.job.evidence import Seen
-from taskd_net.demo.job.run import Result, play
-from taskd_net.demo.job.scenarios import Scenario
-from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED
-from taskd_net.demo.recovery.scenarios import FLOWS
-from taskd_net.demo.recovery.stage import CLUSTERD, FRAMEWORK, RecoveryStage
+from taskd_net_lab.demos.job.evidence import Seen
+from taskd_net_lab.demos.job.run import Result, play
+from taskd_net_lab.demos.job.scenarios import Scenario
+from taskd_net_lab.demos.job.terms import ASKS, BEGAN, COMMAND, ENDED
+from taskd_net_lab.demos.recovery.scenarios import FLOWS
+from taskd_net_lab.demos.recovery.stage import CLUSTERD, FRAMEWORK, RecoveryStage
 
 SIGNAL: Final = "signal"
 CONTINUE: Final = "continueStartAgent"

@@ -32,7 +32,10 @@ ABOUT_LINKS = ("tests.links.", "tests.transport.", "tests.test_lifecycle", "test
 
 # Modules that take a minute beside others, and folders with several such. They come first: at the end, one processor
 # would wait for the last of them.
-LONG = ("tests/simulation/", "tests/security/test_attacks.py", "tests/cli/test_demo.py", "tests/demo/", "tests/etcd/")
+LONG = (
+    *("tests/simulation/", "tests/security/test_attacks.py", "tests/cli/test_demo.py"),
+    *("tests/demo/", "tests/lab/", "tests/etcd/"),
+)
 
 # A deadline per example measures the machine, not the code, as does the time for making examples. Each test has its own
 # timeout.

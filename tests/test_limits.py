@@ -9,12 +9,13 @@ from typing import Final
 
 import pytest
 
+import taskd_net
 from taskd_net.base import limits
 from taskd_net.core import admission, router
 
-PACKAGE: Final = Path(limits.__file__).parent
-STAGES: Final = {"demo", "sim"}
-"""Folders with figures of a play."""
+PACKAGE: Final = Path(taskd_net.__file__).parent
+STAGES: Final = {"demo"}
+"""Folder with figures of a play."""
 
 PATHS: Final = sorted(
     path

@@ -1,11 +1,6 @@
-"""The commands of `taskd-net`."""
+"""The command `taskd-net` itself: its commands, its version, and errors in one line."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, MutableMapping
-from importlib import import_module
-from inspect import cleandoc
-from typing import Final
 
 import click
 from click.shell_completion import add_completion_class
@@ -13,77 +8,7 @@ from click.shell_completion import add_completion_class
 from taskd_net import __version__
 from taskd_net.base.untrusted import printable
 from taskd_net.cli.bash import Bash
-
-HOMES: Final = {
-    "mgr": "roles",
-    "proxy": "roles",
-    "send": "send",
-    "listen": "listen",
-    "tree": "tree",
-    "top": "top",
-    "job": "job",
-    "ping": "ping",
-    "trace": "trace",
-    "doctor": "doctor.checkup",
-    "forget": "forget",
-    "health": "health",
-    "config": "effective",
-    "context": "context",
-    "completion": "completion",
-    "certs": "certs",
-    "faults": "faults.group",
-    "run": "run",
-    "demo": "demo",
-    "bench": "bench",
-    "clusterd-sim": "clusterd_sim",
-    "simulate": "simulate",
-}
-"""The module of each command."""
-
-
-class Commands(MutableMapping[str, click.Command]):
-    """Commands by name, each imported with its first use: a probe that runs every few seconds loads its own alone.
-
-    Args:
-        homes: the module of each command, below this package.
-    """
-
-    def __init__(self, homes: Mapping[str, str]) -> None:
-        self._homes = dict(homes)
-        self._found: dict[str, click.Command] = {}
-
-    def __getitem__(self, name: str) -> click.Command:
-        if name not in self._found:
-            module = import_module(f"taskd_net.cli.{self._homes[name]}")
-            self[name] = getattr(module, name.replace("-", "_"))
-        return self._found[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        _split_help(command)
-        self._homes.setdefault(name, "")
-        self._found[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        self._found.pop(name, None)
-        del self._homes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
-
-    def __len__(self) -> int:
-        return len(self._homes)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._homes
-
-
-def _split_help(command: click.Command) -> None:
-    """Print the examples and exit codes of a docstring below the options."""
-    text, mark, rest = cleandoc(command.help or "").partition("\b\nExamples:")
-    if mark:
-        command.help, command.epilog = text, mark + rest
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        _split_help(below)
+from taskd_net.cli.commands import HOMES, Commands
 
 
 class OneLineErrors(click.Group):

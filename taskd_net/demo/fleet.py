@@ -29,6 +29,9 @@ ANSWER_S: Final = 20.0
 STDERR_LINES: Final = 12
 """Lines of a process's stderr to show if it dies."""
 
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a demo."""
+
 
 class DemoFailed(TaskdNetError):
     """The demo cannot go on; the text says why."""

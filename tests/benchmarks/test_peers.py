@@ -12,7 +12,7 @@ from benchmarks.measures import Bench
 from benchmarks.mesh import DOWN, UP
 from benchmarks.results import Conditions, Results
 from benchmarks.systems import ALL, OURS
-from taskd_net.cli import bench as command
+from taskd_net_lab.bench import bench as command
 from tests.benchmarks.conftest import SHORT, require_sane
 
 pytestmark = pytest.mark.bench
@@ -63,7 +63,7 @@ def test_a_peer_delivers_both_ways(system: str) -> None:
 def test_the_command_prints_json_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.command.MEASURES", {"latency": lambda bench: bench.latency((64,))})
 
-    ran = CliRunner().invoke(command.bench, ["latency", "--json", "--turns", "1", "--plots", str(tmp_path)])
+    ran = CliRunner().invoke(command, ["latency", "--json", "--turns", "1", "--plots", str(tmp_path)])
 
     assert ran.exit_code == 0, ran.output
     figures = json.loads(ran.stdout)["results"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from benchmarks.rounds import CALL, SIGNAL, STREAM_BEGAN, STREAM_ENDED, Moment, _play, waits
-from taskd_net.demo.job.terms import ASKS, BEGAN, COMMAND, ENDED
-from taskd_net.demo.recovery.scenarios import FLOWS
-from taskd_net.demo.recovery.stage import CLUSTERD, FRAMEWORK
+from taskd_net_lab.demos.job.terms import ASKS, BEGAN, COMMAND, ENDED
+from taskd_net_lab.demos.recovery.scenarios import FLOWS
+from taskd_net_lab.demos.recovery.stage import CLUSTERD, FRAMEWORK
 
 
 def test_each_act_is_measured_from_the_last_event_that_it_can_follow_from() -> None:

@@ -32,10 +32,3 @@ def test_help_needs_no_torch() -> None:
     done = CliRunner().invoke(group, ["run", "--help"])
     assert done.exit_code == 0
     assert "arguments of torchrun, and --mgr" in " ".join(done.output.split())
-
-
-def test_demo_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskd_net.cli.demo.find_spec", lambda _: None)
-    done = CliRunner().invoke(group, ["demo", "training"])
-    assert done.exit_code == 1
-    assert "needs torch, which is not installed" in done.output

@@ -72,9 +72,9 @@ def test_extras_of_every_setting_that_is_configured_are_installed(artefact: str)
 def test_every_extra_that_the_program_asks_for_is_installed(artefact: str) -> None:
     """The image is for any settings, so it has every extra that a daemon may ask for."""
     source = "\n".join(path.read_text() for path in (ROOT / "taskd_net").rglob("*.py"))
-    # A tool for development asks for `sim`, and `plot` draws a file at a desk: no daemon asks for it, and matplotlib is
-    # large. Trainings have images of their own, with `torch`.
-    asked = set(re.findall(r"taskd-net\[(\w+)\]", source)) - {"plot", "sim", "torch"}
+    # No daemon asks for `plot`, which draws a file at a desk, and matplotlib is large. Trainings have images of their
+    # own, with `torch`.
+    asked = set(re.findall(r"taskd-net\[(\w+)\]", source)) - {"plot", "torch"}
     assert asked >= {"cli", "health", "metrics", "page", "tls", "tracing"}
     assert asked <= installed(artefact)
     assert set(NEEDED.values()) <= asked

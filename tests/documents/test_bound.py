@@ -12,6 +12,7 @@ import pytest
 
 from taskd_net import Code
 from taskd_net.base import distributions, limits
+from taskd_net.cli.commands import LAB
 from taskd_net.cli.settings import COMMANDS, CONFIG
 from taskd_net.core import admission, router, topology
 from taskd_net.core.ready import Kind
@@ -275,7 +276,7 @@ def _table(page: str, heading: str) -> list[list[str]]:
 
 def test_every_extension_key_has_a_row_with_its_values() -> None:
     texts = _texts("taskd_net")
-    known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)} - {distributions.COMPAT}
+    known = {text for text in texts if re.fullmatch(r"taskd-net-[a-z-]+", text)} - {distributions.COMPAT, LAB}
     values = {
         peer.LINKS_KEY: {batched_kind.OFFER},
         direct.KEY: {"1 PORT TOKEN"},

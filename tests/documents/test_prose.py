@@ -15,7 +15,7 @@ from tests.documents.pages import PAGES, ROOT
 
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
 
-FOLDERS: Final = ("taskd_net", "tests", "benchmarks", "examples")
+FOLDERS: Final = ("taskd_net", "tests", "benchmarks", "examples", "lab")
 AVOIDED: Final = re.compile(r"\W*(What|Who|Whom|How|Where|When|Whether|Which|Why|Whoever|Whatever|That|Those)\b")
 """First words that hide the noun: "Admission checks for messages", not "What a message has to pass"."""
 STATEMENTS: Final = ("body", "orelse", "finalbody", "handlers", "cases")

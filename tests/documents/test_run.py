@@ -29,12 +29,12 @@ pytestmark = [
 ]
 
 NOT_RUN: Final = {
-    ("bench",): "takes minutes: tests/benchmarks and tests/cli/test_bench.py run its measures, `make bench` all of it",
-    ("clusterd-sim",): "goes on until its scenario ends: tests/cli/test_clusterd_sim.py and tests/sim run it",
-    ("simulate",): "goes on until Ctrl-C: tests/cli/test_simulate.py runs it",
+    ("bench",): "takes minutes: tests/benchmarks and tests/lab/test_bench.py run its measures, `make bench` all of it",
+    ("clusterd-sim",): "goes on until its scenario ends: tests/lab/clusterd/test_command.py and tests/sim run it",
+    ("simulate",): "goes on until Ctrl-C: tests/lab/test_simulate.py runs it",
     ("run",): "needs torch: tests/torch runs it in `make torch`",
     ("context",): "they follow each other, and tests/cli/test_context.py runs them so",
-    ("demo",): "tests/cli/test_demo.py and tests/demo/job run it",
+    ("demo",): "tests/cli/test_demo.py and tests/lab/demos/job run it",
 }
 """Commands that test_commands.py checks and this module does not run, by first words, each with the reason."""
 

@@ -18,7 +18,7 @@ from website import links, repository
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the documents are part of a checkout")
 
 DOCS: Final = ROOT / "docs"
-CODE: Final = ("taskd_net", "compat", "tests", "benchmarks", "examples", "proto", "website")
+CODE: Final = ("taskd_net", "compat", "tests", "benchmarks", "examples", "lab", "proto", "website")
 CITED: Final = re.compile(r"\b(docs/[\w/-]+\.md)(?:,\s+section\s+(\d+))?")
 
 

@@ -1,4 +1,4 @@
-"""The Mgr of a recovery with its state in etcd: `taskd_net.demo.recovery.manager`, which leads or stands by.
+"""The Mgr of a recovery with its state in etcd: `taskd_net_lab.demos.recovery.manager`, which leads or stands by.
 
 It says that it has begun when it leads. SIGTERM ends it as the daemon does.
 """
@@ -15,11 +15,11 @@ import uvloop
 
 from taskd_net import Node, NodeConfig
 from taskd_net.base import logs
-from taskd_net.demo.job.manager import say, tell_registered
-from taskd_net.demo.job.terms import BEGAN
-from taskd_net.demo.job.witness import Witness
-from taskd_net.demo.recovery.manager import INTERVAL_MS, LOOK_S, TrainingDouble, tell_away
 from taskd_net.job.manager import ManagerConfig, Succession
+from taskd_net_lab.demos.job.manager import say, tell_registered
+from taskd_net_lab.demos.job.terms import BEGAN
+from taskd_net_lab.demos.job.witness import Witness
+from taskd_net_lab.demos.recovery.manager import INTERVAL_MS, LOOK_S, TrainingDouble, tell_away
 from tests.polling import until
 
 DRAIN_S = 5.0

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.demo.job.evidence import Seen
-from taskd_net.demo.job.run import problems
-from taskd_net.demo.job.scenarios import Scenario
-from taskd_net.demo.job.stage import PATIENCE_S, Missed
-from taskd_net.demo.job.terms import BEGAN, ENDED
-from taskd_net.demo.recovery.flows import RECOVER, RETRY, Flow
-from taskd_net.demo.recovery.kills import MGR, RESTARTS, expected, kill_at_each_stage
-from taskd_net.demo.recovery.stage import RecoveryStage
+from taskd_net_lab.demos.job.evidence import Seen
+from taskd_net_lab.demos.job.run import problems
+from taskd_net_lab.demos.job.scenarios import Scenario
+from taskd_net_lab.demos.job.stage import PATIENCE_S, Missed
+from taskd_net_lab.demos.job.terms import BEGAN, ENDED
+from taskd_net_lab.demos.recovery.flows import RECOVER, RETRY, Flow
+from taskd_net_lab.demos.recovery.kills import MGR, RESTARTS, expected, kill_at_each_stage
+from taskd_net_lab.demos.recovery.stage import RecoveryStage
 from tests.etcd.server import ETCD, WHY_NOT, Member
 
 pytestmark = [pytest.mark.skipif(ETCD is None, reason=WHY_NOT), pytest.mark.timeout(600)]
@@ -67,7 +67,7 @@ class FailoverStage(RecoveryStage):
         arguments = ["--upstream", f"{self.host}:9601", "--listen", proxy, "--restarts", left]
         self.host = host
         await self.start(
-            f"Agent/{node}", "taskd_net.demo.job.launcher", str(node), *arguments, TASKD_NET_UPSTREAM=proxy
+            f"Agent/{node}", "taskd_net_lab.demos.job.launcher", str(node), *arguments, TASKD_NET_UPSTREAM=proxy
         )
 
     async def kill(self, who: str) -> None:

@@ -1,11 +1,11 @@
 """The steps of a new user, and of one who comes from TaskD, with the wheels alone: `make install-test`.
 
-The Python of a clean environment runs it, with the wheel and no extra; it installs the extra `cli` and the wheel of the
-import packages itself. It works in an empty folder, with copies of README.md and the examples from the checkout, and
-imports the standard library alone. It exits with 0 on success, else with a line or a traceback, and always ends its
-processes.
+The Python of a clean environment runs it, with the wheel and no extra. It installs the extra `cli` and the wheels of
+the import packages and of the lab itself. It works in an empty folder, with copies of README.md and the examples from
+the checkout, and imports the standard library alone. It exits with 0 on success, else with a line or a traceback, and
+always ends its processes.
 
-    python -I new_user.py dist/taskd_net-….whl dist/taskd_net_compat-….whl
+    python -I new_user.py dist      the folder of the three wheels
 """
 
 from __future__ import annotations
@@ -227,8 +227,10 @@ def commands_that_need_no_mesh(user: User) -> None:
     assert "[mgr]" in said and 'listen = "127.0.0.1:9602"' in said, said
     said, _ = user.runs("taskd-net config proxy --json", env={"RANK": "3"})
     assert json.loads(said)["proxy"]["server_rank"] == {"value": 3, "source": "environment", "name": "RANK"}, said
-    _, complaint = user.runs("taskd-net bench", code=1)
-    assert "Traceback" not in complaint, complaint
+    for command in ("clusterd-sim --scenario x.yaml", "simulate", "bench", "demo training worker-killed"):
+        _, complaint = user.runs(f"taskd-net {command}", code=2)
+        remedy = f"in the distribution taskd-net-lab; install taskd-net-lab=={installed.strip()}\n"
+        assert complaint.count("\n") == 1 and complaint.endswith(remedy), complaint
 
 
 def demo(user: User) -> None:
@@ -299,6 +301,18 @@ def examples(user: User) -> None:
             process.ends(signal.SIGTERM)
 
 
+def lab(user: User, wheel: Path) -> None:
+    """The commands of the lab: ClusterD's stand-in against a recording, and a demo of a job."""
+    require_licence(wheel)
+    pip("install", wheel)
+    said, _ = user.runs(f"taskd-net clusterd-sim check {CHECKOUT}/tests/lab/clusterd/recordings/stop_404.jsonl")
+    assert said == "1 of 1 recordings agree\n", said
+    said, _ = user.runs("taskd-net demo job worker-dies --json")
+    assert json.loads(said)["ok"], said
+    _, complaint = user.runs("taskd-net bench", code=1)
+    assert complaint.count("\n") == 1 and "needs a checkout" in complaint, complaint
+
+
 def from_taskd(user: User, wheel: Path) -> None:
     """The import packages of TaskD and Elastic-Agent come, work, and go without a trace."""
     require_licence(wheel)
@@ -354,7 +368,8 @@ def give_up(_: int, __: FrameType | None) -> None:
 
 def main() -> None:
     """Run all steps."""
-    wheel, of_names = (Path(argument).resolve() for argument in sys.argv[1:3])
+    built = Path(sys.argv[1]).resolve()
+    (wheel,), (of_names,), (of_lab,) = (list(built.glob(f"taskd_net{name}-*.whl")) for name in ("", "_compat", "_lab"))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         user = User(Path(folder))
@@ -377,6 +392,8 @@ def main() -> None:
         signal.alarm(0)
         with step("from TaskD"):
             from_taskd(user, of_names)
+        with step("the lab"):
+            lab(user, of_lab)
     print(f"a new user gets along, {time.monotonic() - began:.0f} s")
 
 

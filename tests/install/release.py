@@ -1,8 +1,8 @@
 """The last steps of `make release-check`: the wheels in a clean environment of each Python that is installed.
 
-Each Python from 3.11 on that runs gets an environment of its own. There it imports the package and TaskD's names, with
-warnings as errors, and runs `taskd-net demo`. It imports the standard library alone, and exits with 0, or with a line
-for each Python that fails. Environments are made in a folder that ends with the script.
+Each Python from 3.11 on that runs gets an environment of its own. There it imports the packages, with warnings as
+errors, and runs `taskd-net demo`. It imports the standard library alone, and exits with 0, or with a line for each
+Python that fails. Environments are made in a folder that ends with the script.
 
     python -I release.py build/release
     python -I release.py --python 12       the path of Python 3.12; exit code 1 where it is not installed
@@ -23,7 +23,10 @@ MINORS = (11, 12, 13)
 STEP_S = 300
 """Seconds for one step, pip's included."""
 PROBE = "import sys; print(sys.version_info[1])"
-IMPORTS = "import taskd_net, taskd, mindx_elastic; taskd_net.Node, taskd_net.init_taskd_worker, taskd_net.Tls"
+IMPORTS = (
+    "import taskd_net, taskd, mindx_elastic, taskd_net_lab; "
+    "taskd_net.Node, taskd_net.init_taskd_worker, taskd_net.Tls"
+)
 
 
 def minor_of(python: str) -> int | None:
@@ -58,14 +61,15 @@ def run(*words: str | Path) -> str:
 def tried(python: str, wheels: list[Path], folder: Path) -> None:
     """Install the wheels with the extra `cli`, import their packages, and run the demo."""
     run(python, "-m", "venv", folder)
-    own, compat = wheels
+    own, *others = wheels
     pip = (folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
-    run(*pip, "install", "-q", "-q", f"{own}[cli]", compat)
+    run(*pip, "install", "-q", "-q", f"{own}[cli]", *others)
     run(*pip, "check")
     run(folder / "bin" / "python", "-I", "-W", "error", "-c", IMPORTS)
     report = json.loads(run(folder / "bin" / "taskd-net", "demo", "--json"))
     if report["joined"] != report["expected"]:
         raise RuntimeError(f"taskd-net demo: {report['joined']} of {report['expected']} nodes have joined")
+    run(folder / "bin" / "taskd-net", "clusterd-sim", "--help")
 
 
 def main() -> int:
@@ -75,7 +79,7 @@ def main() -> int:
         print(found, end="")
         return 0 if found else 1
     built = Path(sys.argv[1]).resolve()
-    (own,), (compat,) = sorted(built.glob("taskd_net-*.whl")), sorted(built.glob("taskd_net_compat-*.whl"))
+    (own,), (compat,), (lab,) = (list(built.glob(f"taskd_net{name}-*.whl")) for name in ("", "_compat", "_lab"))
     there, failed = pythons(), 0
     for minor in MINORS:
         if minor not in there:
@@ -83,7 +87,7 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             try:
-                tried(there[minor], [own, compat], Path(folder) / "venv")
+                tried(there[minor], [own, compat, lab], Path(folder) / "venv")
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 failed += 1
                 print(f"Python 3.{minor}: {error}", file=sys.stderr, flush=True)

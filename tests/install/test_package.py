@@ -19,6 +19,7 @@ from tests.install.release import MINORS, minor_of, pythons
 pytestmark = pytest.mark.skipif(len(PAGES) < 10, reason="the templates are part of a checkout")
 
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAB: Final[dict[str, Any]] = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())
 FORGE: Final = ROOT / ".github"
 UNTRACKED: Final = ("build", "dist", "taskd_log", "htmlcov", "certs")
 
@@ -33,6 +34,12 @@ def test_classifiers_name_the_pythons_that_a_release_is_tried_with() -> None:
 def test_version_has_a_dated_section_in_the_changelog() -> None:
     sections = re.findall(r"(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text())
     assert sections[:1] == [__version__]
+
+
+def test_the_lab_needs_the_package_of_this_version() -> None:
+    (own,) = (one for one in map(Requirement, LAB["project"]["dependencies"]) if one.name == "taskd-net")
+    assert str(own.specifier) == f"=={__version__}"
+    assert LAB["tool"]["hatch"]["version"]["path"] == "../taskd_net/version.py"
 
 
 def pinned() -> dict[str, Version]:
@@ -55,6 +62,8 @@ def test_constraints_are_versions_that_the_description_allows() -> None:
         *project["dependencies"],
         *(line for name in extras.split() for line in project["optional-dependencies"][name]),
         *(line for name in groups.split() for line in PROJECT["dependency-groups"][name]),
+        *LAB["project"]["dependencies"],
+        *LAB["project"]["optional-dependencies"]["bench"],
     ]
     needed = [one for one in map(Requirement, lines) if one.name != project["name"]]
     assert [

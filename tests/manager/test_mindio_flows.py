@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net.job.manager import ManagerConfig
+from taskd_net_lab.clusterd.reader import SCENARIOS
 from tests import mindio as double
 from tests.manager.cluster import agent, leaves, managed, worker
-from tests.manager.test_recovery import SCENARIOS, Seen, clusterd, events, live
+from tests.manager.test_recovery import Seen, clusterd, events, live
 from tests.polling import until
 from tests.ports import free_port
 

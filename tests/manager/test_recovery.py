@@ -17,17 +17,16 @@ from uuid import uuid4
 
 import pytest
 
-import taskd_net
 from taskd_net.job.clusterd.controller import ACTIONS, Handler, HandlerController, Reports
 from taskd_net.job.decide.traffic import Call
 from taskd_net.job.manager import ManagerConfig
 from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net_lab.clusterd.reader import SCENARIOS
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import Leaf, agent, leaves, managed, worker
 from tests.polling import until
 from tests.ports import free_port
 
-SCENARIOS: Final = Path(taskd_net.__file__).parent / "sim" / "clusterd" / "scenarios"
 END_S: Final = 60.0
 
 

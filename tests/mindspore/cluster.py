@@ -1,6 +1,6 @@
 """msrun of one node on this machine, or its double, under a Mgr whose inbox the test reads.
 
-The training processes are `taskd_net/demo/mindspore/trainee.py`, which the test steers by signals.
+The training processes are `lab/taskd_net_lab/demos/mindspore/trainee.py`, which the test steers by signals.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from taskd_net import BlockingNode, Body, Message, NodeConfig, NodeTimeout, Position
-from taskd_net.demo.mindspore import names, trainee
-from taskd_net.demo.mindspore.stage import CLEARED
+from taskd_net_lab.demos.mindspore import names, trainee
+from taskd_net_lab.demos.mindspore.stage import CLEARED
 
 SOON: Final = 60.0
 """Seconds for one step: an import of mindspore takes many on a busy machine."""

@@ -25,8 +25,8 @@ from typing import Final
 
 from benchmarks import documents
 from benchmarks.machine import caption, describe
-from taskd_net.demo.mindspore import names
-from taskd_net.demo.mindspore.stage import DOUBLE, REAL, has_mindspore
+from taskd_net_lab.demos.mindspore import names
+from taskd_net_lab.demos.mindspore.stage import DOUBLE, REAL, has_mindspore
 from tests.mindspore.cluster import SOON, Launched, launched
 
 TURNS: Final = 10

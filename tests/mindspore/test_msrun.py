@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig, Position
-from taskd_net.demo.mindspore import names
-from taskd_net.demo.mindspore.stage import DOUBLE, REAL
+from taskd_net_lab.demos.mindspore import names
+from taskd_net_lab.demos.mindspore.stage import DOUBLE, REAL
 from tests.mindspore.cluster import Launched, launched, there
 
 pytestmark = pytest.mark.timeout(300)

@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
-from taskd_net.sim.clusterd.messages import Queue, Report
-from tests.sim.clusterd.client import SCENARIOS, WELL, Said, play, scenario
+from taskd_net_lab.clusterd.messages import Queue, Report
+from taskd_net_lab.clusterd.reader import SCENARIOS
+from tests.lab.clusterd.client import WELL, Said, play, scenario
 
 DOCUMENT: Final = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
 FAULTY: Final[Said] = {"stress": [Report(Queue.STRESSED, tested={3: ("2",)})]}

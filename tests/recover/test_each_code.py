@@ -18,9 +18,9 @@ from taskd_net.job.clusterd.life import ClusterdTimes
 from taskd_net.job.decide.events import Event
 from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2 as wire
-from taskd_net.sim.clusterd import run
-from taskd_net.sim.clusterd.desk import Desk
-from taskd_net.sim.clusterd.reader import parse
+from taskd_net_lab.clusterd import run
+from taskd_net_lab.clusterd.desk import Desk
+from taskd_net_lab.clusterd.reader import parse
 
 INFO: Final = wire.ClientInfo(jobId="J", role="taskd")
 STOPPED: Final = wire.StopCompleteRequest(jobId="J", status=wire.Status())

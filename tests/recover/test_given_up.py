@@ -9,9 +9,10 @@ import pytest
 
 from taskd_net.job.clusterd.controller import Ranks, Reports, give_up
 from taskd_net.job.decide.traffic import Call
-from taskd_net.sim.clusterd.messages import Queue, Report
-from taskd_net.sim.clusterd.table import Event
-from tests.sim.clusterd.client import SCENARIOS, WELL, Played, play, scenario
+from taskd_net_lab.clusterd.messages import Queue, Report
+from taskd_net_lab.clusterd.reader import SCENARIOS
+from taskd_net_lab.clusterd.table import Event
+from tests.lab.clusterd.client import WELL, Played, play, scenario
 
 STRATEGIES: Final = ("retry", "recover", "downgrade", "upgrade", "dump", "continue", "migration")
 CALLS: Final = {

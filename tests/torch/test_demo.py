@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from taskd_net import BlockingNode, NodeConfig
-from taskd_net.demo.job.stage import Missed
-from taskd_net.demo.training import scenarios
-from taskd_net.demo.training.scenarios import SCENARIOS, Scenario, play
-from taskd_net.demo.training.stage import LEFT_S, Stage
+from taskd_net_lab.demos.job.stage import Missed
+from taskd_net_lab.demos.training import scenarios
+from taskd_net_lab.demos.training.scenarios import SCENARIOS, Scenario, play
+from taskd_net_lab.demos.training.stage import LEFT_S, Stage
 from tests.peers.original.applications import OriginalManager
 from tests.peers.original.applications import Stage as Played
 from tests.torch.cluster import SOON, await_end

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from taskd_net.demo.training.evidence import CLOSE, STEPS, Step
-from taskd_net.demo.training.scenarios import FIRST, SCENARIOS, play
-from taskd_net.demo.training.stage import LOCAL, NODES, PATIENCE_S, Stage
+from taskd_net_lab.demos.training.evidence import CLOSE, STEPS, Step
+from taskd_net_lab.demos.training.scenarios import FIRST, SCENARIOS, play
+from taskd_net_lab.demos.training.stage import LOCAL, NODES, PATIENCE_S, Stage
 
 pytestmark = pytest.mark.timeout(600)
 
