@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
     from taskd_net.base.peer_limits import Limits
     from taskd_net.base.position import Position, Role
-    from taskd_net.core.decisions import Statistics
+    from taskd_net.core.counters import Statistics
     from taskd_net.core.frame import Ack, Failure
     from taskd_net.job.api import (
         Body,
@@ -151,7 +151,7 @@ _HOMES = {
         "TaskdNetError",
     ),
     "taskd_net.node.config": ("NodeConfig",),
-    "taskd_net.core.decisions": ("Statistics",),
+    "taskd_net.core.counters": ("Statistics",),
     "taskd_net.core.frame": ("Ack", "Failure"),
     "taskd_net.base.mesh_errors": ("MeshError", "NetworkError", "ReceiverError", "SenderError"),
     "taskd_net.node.node": ("Node",),

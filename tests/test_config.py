@@ -10,7 +10,7 @@ from taskd_net import ConfigError, NodeConfig, Position
 from taskd_net.base import limits
 from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.base.times import TIMES
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.topology import ROUTES, ROUTES_SLICE
 from taskd_net.net.tls.files import Tls
 

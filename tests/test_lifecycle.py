@@ -37,7 +37,7 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
         await soon(slow.asked.wait())
         draining = asyncio.create_task(proxy.drain(20.0))
         await asyncio.sleep(0)  # it begins
-        assert not proxy.router.door.open
+        assert not proxy.router.gate.open
 
         assert (await mgr.send("x", to="Proxy/0")).code == Code.RECV_BUF_NIL
         assert (await mgr.send("x", to="Worker/0/0")).code == Code.RECV_BUF_BUSY

@@ -1,7 +1,9 @@
 """The decisions of the mesh, without I/O: no grpc, no asyncio, no clock (`now` is an argument).
 
-`router.Router` is the whole of it; the other modules are its parts: `topology` (who is where, so where a message goes)
-with `routes` (which link leads where) and `links` (who is joined); `acks` (who waits for which answer); `inbox` and
-`seen` (what goes in, and only once); `advertisements` (what the parent is told); `actions` (what the node is
-told to do); `frame` (what travels).
+Read `router` first: it has one method for each event, and `ready` is what comes out. Its parts: `topology` (the routing
+rule) with `routes` (which link leads where) and `links` (what is under way on each); `sends` (own messages, until they
+are answered); `admission` (which messages may come in); `forwarding` (onto a link, and the answer); `inbox` and `seen`
+(delivery, once); `advertisements` (announcements to the parent). `frame` is what travels, `acks` what is awaited.
+
+It imports `base` alone.
 """

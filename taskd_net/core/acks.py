@@ -52,7 +52,7 @@ class Send:
         asker: the request of the child that gets the answer; None for a send of the application.
 
     Attributes:
-        number: its place in the order of this node's sends; 0 before it has one.
+        number: its place in the order of this node's sends.
         upward: whether it went to the parent, the last time that it went.
         epoch: `Advertisements.epoch` at that time.
         sent_at: the time.
@@ -71,6 +71,15 @@ class Send:
     sent_at: float = 0.0
     copies: list[tuple[LinkId, Frame, Awaited, Key]] = field(default_factory=list)
     refused_by: Position | None = None
+
+    def went(self, now: float, epoch: int, *, upward: bool) -> None:
+        """Note that it goes on its way."""
+        self.sent_at, self.epoch, self.upward = now, epoch, upward
+        self.copies.clear()
+
+    def refused(self, by: Position) -> None:
+        """Note that it waits again, as a node says that there is no way to the Mgr."""
+        self.refused_by = by
 
     def __lt__(self, other: Send) -> bool:
         return self.number < other.number
@@ -138,6 +147,10 @@ class Pending:
     receiver: Position | None
     deadline: float
 
+    def hurry(self, deadline: float) -> None:
+        """Give the answer up at `deadline` at the latest."""
+        self.deadline = min(self.deadline, deadline)
+
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
         """The answer. A unicast has one receiver, so the count of receivers needs no telling."""
         return Ack(self.uuid, code, src, detail, 0 if code else 1 if self.sync else None)
@@ -150,8 +163,6 @@ class FanOut:
         uuid, reply, sender, sync: as in `Pending`.
         branches: the answers that have to come in.
         wildcard: the destination is `All`, so a branch without receivers is no failure.
-
-    Attributes:
         over: called once, when the last branch is settled or the send is withdrawn.
     """
 
@@ -159,17 +170,26 @@ class FanOut:
         "_branches",
         "_failure",
         "_failures",
+        "_over",
         "_receivers",
         "_took",
         "_wildcard",
-        "over",
         "reply",
         "sender",
         "sync",
         "uuid",
     )
 
-    def __init__(self, uuid: str, reply: ReplyTo, sender: Position, sync: bool, branches: int, wildcard: bool) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        reply: ReplyTo,
+        sender: Position,
+        sync: bool,
+        branches: int,
+        wildcard: bool,
+        over: Callable[[], None] | None = None,
+    ) -> None:
         self.uuid = uuid
         self.reply = reply
         self.sender = sender
@@ -181,7 +201,7 @@ class FanOut:
         self._failures: tuple[Failure, ...] = ()
         # The answer to a post says that the first hop has it, and counts nobody.
         self._receivers: int | None = 0 if sync else None
-        self.over: Callable[[], None] | None = None
+        self._over = over
 
     def expect(self, more: int) -> None:
         """Count answers of further branches that have to come in."""
@@ -189,7 +209,7 @@ class FanOut:
 
     def end(self) -> None:
         """No further answer is awaited."""
-        over, self.over = self.over, None
+        over, self._over = self._over, None
         if over is not None:
             over()
 
@@ -248,6 +268,10 @@ class Branch:
         self._to = to
         self._alone = alone
         self.deadline = deadline
+
+    def hurry(self, deadline: float) -> None:
+        """Give the answer up at `deadline` at the latest."""
+        self.deadline = min(self.deadline, deadline)
 
     def settle(self, code: int, src: Position, detail: str, told: Told | None = None) -> Ack | None:
         """Record the answer of this branch; see `FanOut.settle`. `told`: beside its code; None where no answer came."""

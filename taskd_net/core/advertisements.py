@@ -166,6 +166,11 @@ class Advertisements:
             still = [position for position in one.positions if position in known or position == self._topology.identity]
             self.queue.add(Kind.ADD, still, one.waiter)
 
+    def parent_told(self, joined: bool) -> bool:
+        """The parent says whether it has joined. Returns whether the Mgr knows the way to this node since just now."""
+        self.told = joined
+        return self.judge()
+
     def went_down(self) -> None:
         """The parent is gone, or this node closes: whoever waits for its answer gets another one."""
         for waiter in self.queue.clear():
@@ -200,13 +205,13 @@ class Advertisements:
         if topology.up is None:
             self._answer(token, uuid, Code.OK)
         elif not topology.up.up and until > 0.0:
-            link.announcing += 1
+            link.count_announcing(1)
             self._patient[token] = _Patient([*new, topology.identity], Waiter(uuid, token, link), until)
             self._decisions.schedule.look(self, until)
         elif not topology.up.up:
             self._answer(token, uuid, Code.CLIENT_ERR, "no upstream at present")
         elif new:
-            link.announcing += 1
+            link.count_announcing(1)
             self._say(Kind.ADD, [*new, topology.identity], Waiter(uuid, token, link))
         else:
             self._answer(token, uuid, Code.OK)
@@ -253,7 +258,7 @@ class Advertisements:
         ack = waiter.settle(code, src)
         if ack is not None:
             if waiter.link is not None:
-                waiter.link.announcing -= 1
+                waiter.link.count_announcing(-1)
             if waiter is self._complete:
                 self._accepted = self._accepted or ack.ok
             self._decisions.give(waiter.token, ack)

@@ -41,8 +41,7 @@ class Backlog:
         if need > room:
             return False
         need = max(need, min(LINK_GRANT_BYTES, room))
-        link.grants.append((sender, need))
-        link.granted += need
+        link.grant(sender, need)
         self.size += need
         self.of[sender] += need
         return True
@@ -64,10 +63,7 @@ class Backlog:
 
     def give_back(self, link: Link) -> None:
         """The queue of a link is shorter: the bytes that it had taken first go back."""
-        grants = link.grants
-        while grants and grants[0][1] <= link.granted - link.queued_bytes:
-            sender, size = grants.popleft()
-            link.granted -= size
+        for sender, size in link.take_grants():
             self.release(sender, size)
 
     def _room(self, sender: LinkId) -> int:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
 from taskd_net.core.acks import Awaited, Origin, ReplyTo, Send, Told
-from taskd_net.core.counters import Counters
+from taskd_net.core.counters import Counters, Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Link
-from taskd_net.core.ready import Answered, Lost, Ready, Token
+from taskd_net.core.ready import Answered, Lost, Ready
 from taskd_net.core.schedule import Schedule
 from taskd_net.core.topology import Topology
-
-
-@dataclass(slots=True)
-class Statistics:
-    """Counters since the node was made. `violations`: claims of peers that are not theirs to make."""
-
-    sent: int = 0
-    forwarded: int = 0
-    delivered: int = 0
-    duplicates: int = 0
-    late_acks: int = 0
-    lost: int = 0
-    violations: int = 0
 
 
 class Decisions:
@@ -41,8 +27,7 @@ class Decisions:
         ready: the outcome of the event so far.
         schedule: the deadlines.
         statistics: counters since the node was made.
-        open: the sends of this node that are not answered.
-        ended: takes the answer to a send of this node. Returns the application's answer; None: the send waits again.
+        ended: takes the answer to a send of this node; the Router sets it.
     """
 
     def __init__(self, topology: Topology, counters: Counters) -> None:
@@ -52,8 +37,7 @@ class Decisions:
         self.statistics = Statistics()
         self.schedule = Schedule()
         self.ready = Ready()
-        self.open: dict[Token, Send] = {}
-        self.ended: Callable[[Send, Ack], Ack | None]
+        self.ended: Callable[[Send, Ack], None]
 
     def take(self) -> Ready:
         """The event is over: its outcome."""
@@ -77,11 +61,7 @@ class Decisions:
     def give(self, reply: ReplyTo, ack: Ack) -> None:
         """Give an answer to whoever awaits it."""
         if type(reply) is Send:
-            known = self.ended(reply, ack)
-            if known is not None and reply.asker is not None:
-                self.give(reply.asker, known)
-            elif known is not None and self.open.pop(reply.token, None) is not None:
-                self.ready.completed.append((reply.token, known))
+            self.ended(reply, ack)
         elif isinstance(reply, Origin):
             self._give_back(reply, ack)
         else:

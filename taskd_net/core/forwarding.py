@@ -1,22 +1,24 @@
-"""Forwarding of messages to links, within the bounds of each link (docs/contract.md, section 5).
+"""Forwarding of messages to links, within the bounds of each link, and their answers (docs/contract.md, section 5).
 
-Every message whose answer is awaited is recorded in flight on its link, with the target of the answer.
+Every message whose answer is awaited is recorded in flight on its link, with the target of the answer. It is settled by
+the neighbour's answer, by its deadline, or by the end of the stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.core.acks import NOBODY, Awaited, Branch, FanOut, Pending, ReplyTo, Send
+from taskd_net.base.position import Position
+from taskd_net.core.acks import NOBODY, UNTOLD, Answer, Awaited, Branch, FanOut, Pending, ReplyTo, Send
 from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.backlog import Backlog
 from taskd_net.core.decisions import Decisions
-from taskd_net.core.delivery import Delivery
 from taskd_net.core.frame import Frame
 from taskd_net.core.in_flight import INFINITY, Collision, Run
+from taskd_net.core.inbox import Delivery
 from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Key, Withdraw
@@ -48,7 +50,6 @@ class Forwarding:
 
     Attributes:
         backlog: the messages that wait on all links, and the answers that broadcasts await.
-        draining: the node accepts no further message whose answer is awaited.
     """
 
     def __init__(
@@ -69,7 +70,15 @@ class Forwarding:
         self._messages = messages
         self._size = size
         self.backlog = Backlog(most)
-        self.draining = False
+        self._draining = False
+
+    def drain(self) -> None:
+        """Accept no further message whose answer is awaited."""
+        self._draining = True
+
+    def resume(self) -> None:
+        """Accept messages as before `drain`."""
+        self._draining = False
 
     def carry_one(
         self, now: float, came_from: LinkId, frame: Frame, hop: Link | None, reply: ReplyTo, deadline: float
@@ -82,7 +91,7 @@ class Forwarding:
             return
         refusal = self.forward(now, hop, frame, pending)
         if refusal is not None:
-            self._counters.failed(hop, refusal.code)
+            hop.failed(refusal.code)
             self._decisions.settle(pending, refusal.code, self._decisions.position, refusal.detail)
 
     def carry_many(
@@ -109,7 +118,7 @@ class Forwarding:
                 part = Branch(fan_out, up if link.id == UP else down, link.position, alone, copy.sync != frame.sync)
                 refusal = self.forward(now, link, copy, part)
                 if refusal is not None:
-                    self._counters.failed(link, refusal.code)
+                    link.failed(refusal.code)
                     self._decisions.settle(part, refusal.code, self._decisions.position, refusal.detail)
 
     def fan_out(self, frame: Frame, plan: Plan, reply: ReplyTo) -> FanOut | None:
@@ -119,17 +128,17 @@ class Forwarding:
         """
         links = len(plan.links)
         parts = links + plan.here + (plan.missing is not None)
-        fan_out = FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, wildcard=not frame.dst.is_list)
+        over = None
         if links > FEW_BRANCHES:
             sender, size = self._sender(frame), BRANCH_BYTES * links
             if not self.backlog.reserve(sender, size):
                 text = "too many broadcasts wait for their answers here"
                 self._decisions.answer(reply, frame.uuid, Code.RECV_BUF_BUSY, text)
                 return None
-            fan_out.over = partial(self.backlog.release, sender, size)
-        return fan_out
+            over = partial(self.backlog.release, sender, size)
+        return FanOut(frame.uuid, reply, frame.src, frame.sync, parts or 1, not frame.dst.is_list, over)
 
-    def hand_on(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo | None) -> None:
+    def carry_post(self, now: float, came_from: LinkId, frame: Frame, plan: Plan, reply: ReplyTo | None) -> None:
         """Forward a neighbour's `sync=false` message. The answer says only that this node has accepted it."""
         failure = Refusal(Code.NO_ROUTE, describe_missing(plan.missing)) if plan.missing is not None else None
         self._counters.broadcasts += not frame.dst.unicast
@@ -139,7 +148,7 @@ class Forwarding:
             for copy in (frame,) if frame.dst.unicast else self._copies_for(now, link, frame):
                 refusal = self.forward(now, link, copy, None)
                 if refusal is not None:
-                    self._counters.failed(link, refusal.code)
+                    link.failed(refusal.code)
                     failure = refusal
         if failure is not None:
             self._decisions.refuse(frame, reply, failure)
@@ -161,14 +170,14 @@ class Forwarding:
             return None
         if link.queued_messages >= self._messages or link.queued_bytes + size > self._size:
             return Refusal(Code.RECV_BUF_BUSY, f"the queue to {link.position} is full")
-        if part is not None and (link.in_flight.count >= link.in_flight_limit or self.draining):
+        if part is not None and (link.in_flight.count >= link.in_flight_limit or self._draining):
             return Refusal(Code.RECV_BUF_BUSY, f"too many messages to {link.position} are in flight")
         if link.queued_bytes + size > link.granted and not self.backlog.grant(link, self._sender(frame), size):
             return Refusal(Code.RECV_BUF_BUSY, "too many bytes wait on all links of this node")
         patience, number = 0.0, 0
         if part is not None:
             if quirks is not None and quirks.turn and not link.in_flight.count:
-                part.deadline = min(part.deadline, now + quirks.turn)
+                part.hurry(now + quirks.turn)
             added = link.in_flight.add(frame.uuid, part)
             if type(part.reply) is Send:
                 part.reply.copies.append((link.id, frame, part, added or frame.uuid))
@@ -177,11 +186,10 @@ class Forwarding:
                 return None
             number = added
             if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
-                link.timed, link.timed_at = part, now
+                link.time(now, part)
             decisions.schedule.look(link, part.deadline)
             patience = part.deadline - now
-        link.queued_messages += 1
-        link.queued_bytes += size
+        link.enqueue(1, size)
         decisions.statistics.forwarded += 1
         writes = decisions.ready.to(link.id)
         writes.frames.append(frame)
@@ -212,7 +220,7 @@ class Forwarding:
             or link.session is None
             or link.silent
             or link.quirks is not None
-            or self.draining
+            or self._draining
             or link.queued_messages + count > self._messages
             or link.queued_bytes + size > self._size
             or in_flight.count + count > link.in_flight_limit
@@ -224,17 +232,16 @@ class Forwarding:
         run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline, each)
         numbers = in_flight.add_run(run)
         if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
-            link.timed, link.timed_at = run.first, now
+            link.time(now, run.first)
         decisions.schedule.look(link, deadline)
         if each:
             asker.count_waiting(0, each * count)
-        link.queued_messages += count
-        link.queued_bytes += size
+        link.enqueue(count, size)
         decisions.statistics.forwarded += count
         writes = decisions.ready.to(link.id)
-        writes.frames += frames
-        writes.patience += [deadline - now] * count
-        writes.numbers += numbers
+        writes.frames.extend(frames)
+        writes.patience.extend([deadline - now] * count)
+        writes.numbers.extend(numbers)
         return True
 
     def _sender(self, frame: Frame) -> LinkId:
@@ -247,25 +254,88 @@ class Forwarding:
     def _hold(self, link: Link, frame: Frame, part: Awaited) -> None:
         """Hold a message until its uuid is no longer in flight for another message."""
         link.in_flight.hold(Collision(frame, part))
-        link.queued_messages += 1
-        link.queued_bytes += len(frame.data)
+        link.enqueue(1, len(frame.data))
         self._decisions.schedule.look(link, part.deadline)
 
     def release(self, now: float, link: Link, uuid: str) -> None:
         """Send the message that waits for this uuid, which is no longer in flight on the link."""
         while (collision := link.in_flight.release(uuid)) is not None:
-            self._drop_collision(link, collision)
+            self.withdrawn(link, len(collision.frame.data))
             refusal = self.forward(now, link, collision.frame, collision.part)
             if refusal is not None:
                 self._refuse_collision(link, collision, refusal)
 
+    def accepted(self, now: float, link: Link, keys: Sequence[Key]) -> None:
+        """Settle messages that the far side has delivered to one receiver each."""
+        decisions, in_flight = self._decisions, link.in_flight
+        collisions, late, timed = in_flight.collisions, 0, link.timed
+        for part in in_flight.take_accepted(keys):
+            if part is None:
+                late += 1
+            elif isinstance(part, Run):
+                if type(timed) is int and part.first <= timed < part.first + len(part.uuids):
+                    link.stop_timing(now)
+                self._accepted_run(part)
+            else:
+                if part is timed:
+                    link.stop_timing(now)
+                decisions.settle(part, Code.OK, part.receiver or link.position, "", UNTOLD)
+        decisions.statistics.late_acks += late
+        link.accepted(now, len(keys) - late)
+        if collisions:
+            # Only a link without numbers has collisions, and its keys are uuids.
+            for uuid in cast("Sequence[str]", keys):
+                self.release(now, link, uuid)
+
+    def _accepted_run(self, run: Run) -> None:
+        decisions = self._decisions
+        asker = decisions.asker(run.link, run.stream)
+        if asker is not None and asker.bare:
+            decisions.ready.to(run.link).accepted.extend(run.keys)
+            if run.size:
+                asker.count_waiting(0, -run.size * len(run.keys))
+        elif asker is not None:
+            for each in run.each():
+                decisions.settle(each, Code.OK, run.receiver, "", UNTOLD)
+
+    def answered(self, now: float, link: Link, answer: Answer) -> None:
+        """Settle one message that the far side has answered."""
+        key, code, src, detail, told, sync = answer
+        decisions, in_flight = self._decisions, link.in_flight
+        part = in_flight.take(key, sync)
+        if part is None:
+            decisions.statistics.late_acks += 1
+        else:
+            if sync is False and code == Code.OK:
+                src = part.receiver or link.position
+            link.answered(now, part, code)
+            decisions.settle(part, code, src, detail, told)
+            if link.quirks is not None:
+                self._next_turn(now, link, link.quirks)
+        if in_flight.collisions and isinstance(key, str):
+            self.release(now, link, key)
+
+    def post_answered(self, now: float, link: Link | None, frame: Frame, code: int, src: Position, detail: str) -> None:
+        """Settle a `sync=false` message that the far side has taken or refused, or that nobody awaits."""
+        part = link.in_flight.take_copy(frame) if link is not None else None
+        if link is not None and part is not None:
+            link.answered(now, part, code)
+            self._decisions.settle(part, code, src, detail, UNTOLD)
+        elif code != Code.OK and frame.src.identity != self._topology.identity:
+            self._decisions.lose(frame, code, src, detail)
+
+    def withdrawn(self, link: Link, size: int) -> None:
+        """Count a message that was taken out of the queue of the link's stream."""
+        link.dequeue(1, size)
+        self.backlog.give_back(link)
+
     def give_up(self, now: float, link: Link) -> None:
         """Answer 6001 to the messages on a link whose deadlines have passed."""
         for part in link.in_flight.take_due(now):
-            self._counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
+            link.ended(now, part, Code.NETWORK_ACK_LOST)
             self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "no answer in time")
         if link.quirks is not None and link.in_flight.count:
-            self.next_turn(now, link, link.quirks)
+            self._next_turn(now, link, link.quirks)
         if link.in_flight.collisions:
             self.give_up_collisions(now, link)
 
@@ -275,25 +345,20 @@ class Forwarding:
             self._lose(now, link, part)
 
     def _lose(self, now: float, link: Link, part: Awaited) -> None:
-        self._counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
+        link.ended(now, part, Code.NETWORK_ACK_LOST)
         self._decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "it gives no sign of life")
 
     def give_up_collisions(self, now: float, link: Link) -> None:
         """Refuse the collisions whose deadlines have passed, and send those whose uuid is free."""
         for collision in link.in_flight.take_collisions(now):
-            self._drop_collision(link, collision)
+            self.withdrawn(link, len(collision.frame.data))
             text = "the same uuid is in flight for another message"
             self._refuse_collision(link, collision, Refusal(Code.RECV_BUF_BUSY, text))
         for uuid in list(link.in_flight.collisions):
             self.release(now, link, uuid)
 
-    def _drop_collision(self, link: Link, collision: Collision) -> None:
-        link.queued_messages -= 1
-        link.queued_bytes -= len(collision.frame.data)
-        self.backlog.give_back(link)
-
     def _refuse_collision(self, link: Link, collision: Collision, refusal: Refusal) -> None:
-        self._counters.failed(link, refusal.code)
+        link.failed(refusal.code)
         self._decisions.settle(collision.part, refusal.code, self._decisions.position, refusal.detail)
 
     def _copies_for(self, now: float, link: Link, frame: Frame) -> Sequence[Frame]:
@@ -308,11 +373,11 @@ class Forwarding:
                 self._seen.add(now, copy)
         return sent
 
-    def next_turn(self, now: float, link: Link, quirks: Quirks) -> None:
+    def _next_turn(self, now: float, link: Link, quirks: Quirks) -> None:
         """Start the turn of the oldest message in flight, on a link whose neighbour handles one message at a time."""
         head = next(iter(link.in_flight), None) if quirks.turn else None
         if head is not None:
-            head.deadline = min(head.deadline, now + quirks.turn)
+            head.hurry(now + quirks.turn)
             self._decisions.schedule.look(link, head.deadline)
 
     def withdraw(self, send: Send) -> None:
@@ -324,31 +389,27 @@ class Forwarding:
             if link is None:
                 continue
             if link.in_flight.remove(key, part):
-                if link.timed is part:
-                    link.timed = None
+                link.withdrawn(part)
                 self._decisions.ready.notices.append(Withdraw(link.id, copy))
             elif (collision := link.in_flight.remove_collision(copy.uuid, part)) is not None:
-                self._drop_collision(link, collision)
-        self._delivery.door.withdraw(send)
+                self.withdrawn(link, len(collision.frame.data))
+        self._delivery.gate.withdraw(send)
 
     def drop(self, now: float, link: Link, unwritten: Iterable[tuple[Frame, int]]) -> None:
         """Answer every message of a stream that has ended: 6000 for the unwritten ones, 6001 for the rest."""
-        counters, decisions = self._counters, self._decisions
-        link.queued_messages = link.queued_bytes = 0
+        decisions = self._decisions
+        link.clear_queue()
         self.backlog.give_back(link)
-        # The timed message was not answered, so its time is no round trip.
-        link.timed = None
-        link.stop_waiting()
         collisions = link.in_flight.take_collisions()
         # Answers go out in the order of sending, so that resends keep that order.
         for frame, part in reversed(link.in_flight.take_unwritten(unwritten)):
             if part is not None:
-                counters.ended(now, link, part, Code.NETWORK_SEND_LOST)
+                link.ended(now, part, Code.NETWORK_SEND_LOST)
                 decisions.settle(part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
             elif not frame.sync and frame.src.identity != self._topology.identity:
                 decisions.lose(frame, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for collision in collisions:
             decisions.settle(collision.part, Code.NETWORK_SEND_LOST, link.position, "the stream broke")
         for part in link.in_flight.take_all():
-            counters.ended(now, link, part, Code.NETWORK_ACK_LOST)
+            link.ended(now, part, Code.NETWORK_ACK_LOST)
             decisions.settle(part, Code.NETWORK_ACK_LOST, link.position, "the stream broke")

@@ -2,7 +2,7 @@
 
 A child's claim is held against the credentials of its connection, and against the other claims to the same position. A
 child's messages are its own or come from below it. Only the announcements of a Proxy tell whether a sender lies below
-it, and they travel beside the messages: see `core.quarantine`.
+it, and they travel beside the messages: see `core.admission`.
 """
 
 from __future__ import annotations

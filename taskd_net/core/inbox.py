@@ -1,4 +1,4 @@
-"""The door of the inbox, and the line before it (docs/contract.md, section 5).
+"""The last step of a message: into the node's own inbox, or back with the reason (docs/contract.md, section 5).
 
 A sync message waits up to 10 ms for room, then is refused with 5001. A `sync=false` message has no sender to go back to
 and waits until there is room, in a line with the bounds of a link. Both wait in one line, so that messages of one
@@ -10,13 +10,15 @@ Large messages fill an inbox by their bytes. Small ones of other senders pass a 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from taskd_net.base import limits
+from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.position import Position
-from taskd_net.core.acks import Awaited, ReplyTo
+from taskd_net.core.acks import Awaited, ReplyTo, Send
+from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
 from taskd_net.core.seen import Seen
@@ -30,6 +32,159 @@ INBOX_SMALL_BYTES: Final = 4096
 the largest bodies does not keep those of others out."""
 
 
+class Delivery:
+    """Lets messages into the inbox of one node.
+
+    Duplicates are known before the gate is looked at: the resend of a message that is in the inbox is answered 0 also
+    by a node that drains or whose inbox is full.
+
+    Args:
+        gate: the inbox, as far as its room and its memory are concerned.
+        decisions: where they go.
+        wait: seconds that a sync message waits for room.
+        confirms: the application confirms each message, and its sender is answered 0 only then.
+
+    Attributes:
+        unconfirmed: the answers that wait for that, by uuid and sender of the message.
+    """
+
+    def __init__(self, gate: InboxGate, decisions: Decisions, wait: float, confirms: bool = False) -> None:
+        self.gate = gate
+        self._decisions = decisions
+        self._counters = decisions.counters
+        self._wait = wait
+        self._confirms = confirms
+        self.unconfirmed: dict[tuple[str, Position], list[Awaited]] = {}
+
+    def deliver_all(self, now: float, came_from: LinkId, frames: Sequence[Frame], sizes: Sequence[int]) -> bool:
+        """Let several new messages of one sender in at once. Returns False, and does nothing, where one is unusual."""
+        if self._confirms:
+            return False
+        if not self.gate.enter_all(now, came_from, [frame.uuid for frame in frames], frames[0].src, sizes):
+            return False
+        self._decisions.statistics.delivered += len(frames)
+        self._decisions.ready.deliveries += frames
+        return True
+
+    def deliver(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited) -> None:
+        """Let a message in whose answer is awaited, put it in line, or answer why not."""
+        gate = self.gate
+        if gate.open and gate.has_room(frame):
+            self._enter(now, came_from, frame, pending)
+        elif gate.knows(frame):
+            self._suppress(frame, pending)
+        elif not gate.open:
+            self._turn_away(pending, Code.RECV_BUF_NIL, "no inbox")
+        elif not frame.sync:
+            # An own `sync=false` message to the own inbox: this node is its first hop, and has it once it is in line.
+            refusal = self.accept(now, came_from, frame)
+            code = Code.OK if refusal is None else refusal.code
+            self._decisions.settle(pending, code, self._decisions.position, refusal.detail if refusal else "")
+        elif gate.queue(Waiting(came_from, frame, pending, deadline := min(now + self._wait, pending.deadline))):
+            self._decisions.schedule.look(gate, deadline)
+        else:
+            self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
+
+    def accept(self, now: float, came_from: LinkId, frame: Frame) -> Refusal | None:
+        """Let a `sync=false` message in, or put it in line. Returns the refusal if there is no room for it."""
+        gate = self.gate
+        refusal = None
+        if gate.open and gate.has_room(frame):
+            self._enter(now, came_from, frame, None)
+        elif gate.knows(frame):
+            self._suppress(frame, None)
+        elif not gate.open:
+            refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
+        elif not gate.queue(Waiting(came_from, frame, None, float("inf"))):
+            refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
+        if refusal is not None:
+            self._counters.outcomes["inbox"].count(refusal.code)
+        return refusal
+
+    def _turn_away(self, pending: Awaited, code: Code, detail: str) -> None:
+        self._counters.outcomes["inbox"].count(code)
+        self._decisions.settle(pending, code, self._decisions.position, detail)
+
+    def _enter(self, now: float, came_from: LinkId, frame: Frame, pending: Awaited | None) -> None:
+        if not self.gate.enter(now, came_from, frame):
+            self._suppress(frame, pending)
+            return
+        self._decisions.statistics.delivered += 1
+        self._decisions.ready.deliveries.append(frame)
+        if pending is not None:
+            # A send of this very node ends with this process, so its answer promises nothing.
+            if self._confirms and type(pending.reply) is not Send:
+                self.unconfirmed[frame.uuid, frame.src] = [pending]
+            else:
+                self._decisions.settle(pending, Code.OK, self._decisions.position)
+
+    def _suppress(self, frame: Frame, pending: Awaited | None) -> None:
+        """Answer a message whose first copy is in the inbox, or was."""
+        self._decisions.statistics.duplicates += 1
+        if pending is None:
+            return
+        first = self.unconfirmed.get((frame.uuid, frame.src))
+        if first is None:
+            self._decisions.settle(pending, Code.OK, self._decisions.position)
+        else:
+            first.append(pending)
+
+    def confirm(self, messages: Iterable[tuple[str, Position]]) -> None:
+        """The application has made sure of these messages: their senders are answered 0."""
+        for message in messages:
+            for pending in self.unconfirmed.pop(message, ()):
+                self._decisions.settle(pending, Code.OK, self._decisions.position)
+
+    def refuse(self, message: tuple[str, Position], detail: str) -> None:
+        """The application refuses this message: its senders are answered 4999, and a resend would get the same."""
+        for pending in self.unconfirmed.pop(message, ()):
+            self._turn_away(pending, Code.CLIENT_ERR, detail)
+
+    def close(self) -> None:
+        """The node closes: nobody confirms what is in the inbox."""
+        self.shut()
+        self._give_up_unconfirmed("the node was closed before it confirmed the message")
+
+    def reset(self) -> None:
+        """Drop what is in the inbox and what is not confirmed. A resend is a new message."""
+        for each in self.gate.reset():
+            if each.pending is not None:
+                self._turn_away(each.pending, Code.RECV_BUF_NIL, "the inbox was emptied")
+            else:
+                self._decisions.lose(each.frame, Code.RECV_BUF_NIL, self._decisions.position, "the inbox was emptied")
+        self._give_up_unconfirmed("the inbox was emptied before the message was confirmed")
+
+    def shut(self) -> None:
+        """The application takes no more messages: those in line are answered, and further ones refused."""
+        for waiting in self.gate.shut():
+            if self.gate.knows(waiting.frame):  # the first copy went in while this one stood in line
+                self._suppress(waiting.frame, waiting.pending)
+            elif waiting.pending is not None:
+                self._turn_away(waiting.pending, Code.RECV_BUF_NIL, "the inbox was closed")
+            else:
+                self._decisions.lose(waiting.frame, Code.RECV_BUF_NIL, self._decisions.position, "the inbox was closed")
+
+    def _give_up_unconfirmed(self, why: str) -> None:
+        for waiting in self.unconfirmed.values():
+            for pending in waiting:
+                self._turn_away(pending, Code.NETWORK_ACK_LOST, why)
+        self.unconfirmed.clear()
+
+    def admit(self, now: float) -> None:
+        """Let in the messages in line for which there is room now."""
+        for waiting in self.gate.admit():
+            self._enter(now, waiting.came_from, waiting.frame, waiting.pending)
+
+    def give_up(self, now: float) -> None:
+        """Refuse what has waited in line too long."""
+        for waiting in self.gate.take_due(now):
+            assert waiting.pending is not None
+            if self.gate.knows(waiting.frame):
+                self._suppress(waiting.frame, waiting.pending)
+            else:
+                self._turn_away(waiting.pending, Code.RECV_BUF_BUSY, "the inbox is full")
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A message in the line. The answer to a sync one is awaited (`pending`), until its deadline."""
@@ -40,7 +195,7 @@ class Waiting:
     deadline: float
 
 
-class InboxDoor:
+class InboxGate:
     """Counts what is in the inbox and keeps the line before it. The messages themselves are the node's.
 
     Args:
@@ -68,6 +223,9 @@ class InboxDoor:
         self.held = self.held_bytes = 0
         self.sizes: deque[int] = deque()
         self.open = room > 0
+        # True while messages that arrived before the drain may still go into the inbox.
+        self._reopens = False
+        self._draining = False
         self.seen = Seen(window)
         self._window = window
         self.line: deque[Waiting] = deque()
@@ -79,11 +237,25 @@ class InboxDoor:
         self._line_limit_bytes = line_bytes
 
     def reset(self) -> list[Waiting]:
-        """Forget what is in the inbox, and all messages ever delivered. Returns the line, emptied."""
+        """Begin as a new process would: open, empty, and with every message new. Returns the line, emptied."""
         self.held = self.held_bytes = 0
         self.sizes.clear()
         self.seen = Seen(self._window)
-        return self.take_line()
+        self.open = self.room > 0 and not self._draining
+        return self._take_line()
+
+    def drain(self) -> None:
+        """Take no new message from now on."""
+        self._draining, self._reopens, self.open = True, self.open, False
+
+    def resume(self) -> None:
+        """Take new messages as before `drain`."""
+        self._draining, self.open = False, self._reopens
+
+    def shut(self) -> list[Waiting]:
+        """Close for good, and empty the line. Returns it."""
+        self.open = self._reopens = False
+        return self._take_line()
 
     def knows(self, frame: Frame) -> bool:
         """True when this message has been delivered before."""
@@ -125,6 +297,12 @@ class InboxDoor:
         self.sizes += sizes
         return True
 
+    def taken(self, count: int) -> None:
+        """Count the oldest messages as taken out by the application."""
+        self.held -= count
+        for _ in range(count):
+            self.held_bytes -= self.sizes.popleft()
+
     def queue(self, waiting: Waiting) -> bool:
         """Put a message at the end of the line. Returns False when the line is at its bound."""
         size = len(waiting.frame.data)
@@ -162,15 +340,14 @@ class InboxDoor:
                 self._count_out(waiting)
                 return
 
-    def take_line(self) -> list[Waiting]:
-        """Empty the line: the inbox closes."""
-        left, self.line, self._line_bytes = list(self.line), deque(), 0
-        self._senders.clear()
-        return left
-
     def next_deadline(self) -> float:
         """The time at which the first sync message in line is refused, or infinity."""
         return min((waiting.deadline for waiting in self.line if waiting.pending is not None), default=float("inf"))
+
+    def _take_line(self) -> list[Waiting]:
+        left, self.line, self._line_bytes = list(self.line), deque(), 0
+        self._senders.clear()
+        return left
 
     def _fits(self, size: int) -> bool:
         return size <= self._small or self.held_bytes + size <= self.room_bytes

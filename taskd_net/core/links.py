@@ -8,17 +8,19 @@ not taken for the newer one's. A `LinkId` is the link's number, which its sessio
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.limits import FIGHT_PAUSE_MAX_S, FIGHT_PAUSE_S, FIGHT_S, SHARED_IN_FLIGHT
+from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.base.position import Position, Role, require_node
 from taskd_net.core.acks import Awaited
 from taskd_net.core.allowance import Allowance
+from taskd_net.core.counters import BATCH_SIZES, LinkCounters, Outcomes, bucket_of
 from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.in_flight import INFINITY, InFlight
-from taskd_net.core.link_counters import LinkCounters
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.quota import Quota
 from taskd_net.core.routes import LinkId
@@ -34,6 +36,9 @@ the links above it, which have room for four such."""
 VIOLATION_PAUSE_S: Final = 5.0
 """Seconds before the next stream of a neighbour, after one that has broken the bounds of a link. To read such an item
 stops the loop for 10 to 25 ms, most of it in gRPC, so a neighbour that goes on delays one message in 200."""
+
+ANNOUNCEMENTS_PER_S: Final = 5000
+"""Announcements of one child a second, and at once; 5001 beyond. Each takes some 200 µs."""
 
 UP: Final[LinkId] = 0
 """The id of the link to the parent. Children's ids are positive."""
@@ -67,6 +72,7 @@ class Link:
         announcing: announcements of this child that are under way further up.
         since: when its stream began to stand, or ended, or when the child registered first.
         streams: streams that the neighbour has opened.
+        outcomes: of the messages that go to the parent, or of those that go to children: all their links count in it.
         renewed: its registration holds the place for as long as it may. A further one does not prolong that.
         timed, timed_at: the one message in flight whose answer is being timed, or its number; and when the last such
             message was sent.
@@ -99,6 +105,7 @@ class Link:
     streams: int = 0
     renewed: bool = False
     counters: LinkCounters = field(default_factory=LinkCounters)
+    outcomes: Outcomes = field(default_factory=Outcomes)
     timed: Awaited | int | None = None
     timed_at: float = -INFINITY
     probes: int | None = None
@@ -130,14 +137,119 @@ class Link:
         """True for a Worker or an Agent: nobody lies behind it."""
         return self.id != UP and self.position.role in (Role.AGENT, Role.WORKER)
 
-    def agree(self, terms: Terms) -> None:
+    def opened(self, now: float, session: object, terms: Terms) -> None:
         """A stream stands, on these terms."""
+        self.session = session
+        self.since = now
+        self.streams += 1
+        self.renewed = False
+        self.expires = INFINITY
         self.in_flight.numbered, self.bare, self.counts, self.probes = terms
         self.silent = False
+
+    def identify(self, parent: Position, quirks: Quirks | None) -> None:
+        """The parent has named itself, and what it does otherwise than the contract says."""
+        self.position, self.quirks = parent, quirks
+
+    def replaced(self, session: object, probed: int | None) -> None:
+        """Another stream continues the one that stands; `probed` is its answer to a probe."""
+        self.session, self.silent = session, False
+        if self.probes is not None and probed is not None:
+            self.probes = probed
+
+    def lost(self, now: float, expires: float = INFINITY) -> None:
+        """The stream is gone. A child keeps its place until `expires`."""
+        self.session = None
+        self.since = now
+        self.expires = expires
+
+    def noticed(self, now: float, *, seen: bool) -> None:
+        """The neighbour gives a sign of life again, or none any more, while its stream stands."""
+        self.silent, self.silent_at = not seen, now
 
     def next_deadline(self) -> float:
         """The earliest deadline of the messages in flight, or infinity."""
         return self.in_flight.deadline()
+
+    def enqueue(self, messages: int, size: int) -> None:
+        """Count messages that begin to wait in the queue."""
+        self.queued_messages += messages
+        self.queued_bytes += size
+
+    def dequeue(self, messages: int, size: int) -> None:
+        """Count messages that are taken out of the queue before they are written."""
+        self.queued_messages -= messages
+        self.queued_bytes -= size
+
+    def clear_queue(self) -> None:
+        """The stream has ended, and its queue with it. The timed message gets no answer: its time is no round trip."""
+        self.queued_messages = self.queued_bytes = 0
+        self.timed = None
+        self.stop_waiting()
+
+    def grant(self, sender: LinkId, size: int) -> None:
+        """Let so many more bytes wait in the queue, which the pool of all links has given in a sender's name."""
+        self.grants.append((sender, size))
+        self.granted += size
+
+    def take_grants(self) -> Iterator[tuple[LinkId, int]]:
+        """Take out what the queue does not need any more, the oldest first: in whose name, and bytes."""
+        grants = self.grants
+        while grants and grants[0][1] <= self.granted - self.queued_bytes:
+            sender, size = grants.popleft()
+            self.granted -= size
+            yield sender, size
+
+    def written(self, messages: int, size: int) -> None:
+        """Count messages that have left the queue in one write."""
+        self.queued_messages -= messages
+        self.queued_bytes -= size
+        self.counters.sent += messages
+        self.counters.sent_bytes += size
+        self.outcomes.batches[min(messages.bit_length(), BATCH_SIZES - 1)] += 1
+
+    def time(self, now: float, part: Awaited | int) -> None:
+        """Time a message in flight, or the one with this number, until its answer."""
+        self.timed, self.timed_at = part, now
+
+    def withdrawn(self, part: Awaited) -> None:
+        """A message in flight is not awaited any more, so its time is no round trip."""
+        if self.timed is part:
+            self.timed = None
+
+    def stop_timing(self, now: float) -> None:
+        """The timed message has its outcome."""
+        seconds = now - self.timed_at
+        self.timed = None
+        bucket = bucket_of(seconds)
+        self.counters.recent.add(seconds, bucket)
+        self.outcomes.latency.add(seconds, bucket)
+
+    def accepted(self, now: float, messages: int) -> None:
+        """Count messages that the other end has answered with 0."""
+        self.counters.heard = now
+        if messages:
+            self.outcomes.count(0, messages)
+
+    def answered(self, now: float, part: Awaited, code: int) -> None:
+        """Count the answer of the other end to a message."""
+        self.counters.heard = now
+        self.ended(now, part, code)
+
+    def ended(self, now: float, part: Awaited, code: int) -> None:
+        """Count the outcome of a message, which came by an answer or without one."""
+        timed = self.timed
+        if part is timed or (type(timed) is int and not self.in_flight.holds(timed)):
+            self.stop_timing(now)
+        if code >= Code.NIL_MESSAGE:
+            self.failed(code)
+        else:  # 0, or where a probe has ended: it was answered
+            self.outcomes.count(0)
+
+    def failed(self, code: int) -> None:
+        """Count a message that was to go here and will not be delivered, or nobody knows."""
+        self.counters.failed += 1
+        self.outcomes.count(code)
 
     def count_unanswered(self, messages: int) -> None:
         """Count messages of the neighbour that wait for their answers."""
@@ -152,10 +264,41 @@ class Link:
             self.waiting_bytes += size
             self.quota.add(messages, size)
 
+    def answers_left(self, answers: int) -> None:
+        """Count answers that have left the queue: so many messages less wait for theirs."""
+        taken = min(self.waiting, answers)
+        self.waiting -= taken
+        if self.quota is not None:
+            self.quota.add(-taken, 0)
+
+    def count_announcing(self, announcements: int) -> None:
+        """Count announcements of the child that begin to wait for the parent's answer, or have it if negative."""
+        self.announcing += announcements
+
+    def count_dropped(self, routes: int) -> None:
+        """Count routes of a child without a stream that are withdrawn."""
+        self.dropped += routes
+
     def stop_waiting(self) -> None:
         """The stream has ended, and with it every message that came on it."""
         self.count_waiting(-self.waiting, -self.waiting_bytes)
         self.waiting = 0
+
+    def registered(self, position: Position, credentials: Credentials, quirks: Quirks | None) -> bool:
+        """The child has registered, with its position spelled so. Returns whether that prolongs its place."""
+        self.position = position
+        self.credentials = credentials
+        self.quirks = quirks
+        self.spell(position)
+        self.dropped = 0
+        self.epoch += 1
+        first, self.renewed = not self.renewed, True
+        return first
+
+    def hold_place(self, until: float) -> None:
+        """Keep the place of a child without a stream at least until then."""
+        if not self.up:
+            self.expires = max(until, self.expires if self.expires != INFINITY else 0.0)
 
     def spell(self, position: Position) -> None:
         """Note how a node behind this link is written there."""
@@ -201,15 +344,26 @@ class Children:
         limit: children at most.
         hold: seconds a registration without a stream holds its place.
         grace: seconds a child whose stream is gone keeps its place.
+        bounds: on what one child and all of them may have under way.
+        outcomes: of the messages to all children.
+
+    Attributes:
+        by_id: the links.
+        quota: of all children together.
     """
 
-    def __init__(self, limit: int, hold: float, grace: float) -> None:
+    def __init__(
+        self, limit: int, hold: float, grace: float, bounds: Limits = DEFAULT, outcomes: Outcomes | None = None
+    ) -> None:
         self._limit = limit
         self._hold = hold
         self._grace = grace
+        self._bounds = bounds
+        self._outcomes = outcomes or Outcomes()
         self._last_id: LinkId = UP
         self._by_identity: dict[Position, Link] = {}
         self.by_id: dict[LinkId, Link] = {}
+        self.quota = Quota(bounds)
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -233,7 +387,9 @@ class Children:
         link = self.connected(identity)
         return link is not None and not link.credentials.same_peer(credentials)
 
-    def register(self, now: float, position: Position) -> Link:
+    def register(
+        self, now: float, position: Position, credentials: Credentials = UNSHOWN, quirks: Quirks | None = None
+    ) -> Link:
         """Give a child its place, or renew the one it has.
 
         Only the first registration after a stream renews it. Otherwise a peer that registers again and again, and never
@@ -245,41 +401,37 @@ class Children:
         require_node(position)
         if position.role == Role.MGR:
             raise Refusal(Code.DST_ROLE_ILLEGAL, "a Mgr is the root and registers nowhere")
-        identity = position.identity
-        link = self._by_identity.get(identity)
+        link = self._by_identity.get(position.identity)
         if link is None:
-            if len(self.by_id) >= self._limit:
-                raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"all {self._limit} places are taken")
-            self._last_id += 1
-            link = Link(self._last_id, position)
-            link.since = now
-            self._by_identity[identity] = self.by_id[link.id] = link
-        link.position = position
-        link.dropped = 0
-        link.epoch += 1
-        if not link.renewed:
-            link.renewed = True
+            link = self._add(now, position)
+        if link.registered(position, credentials, quirks):
             self.renew(now, link)
+        return link
+
+    def _add(self, now: float, position: Position) -> Link:
+        if len(self.by_id) >= self._limit:
+            raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, f"all {self._limit} places are taken")
+        self._last_id += 1
+        bounds = self._bounds
+        link = Link(
+            self._last_id,
+            position,
+            since=now,
+            outcomes=self._outcomes,
+            quota=Quota(bounds, self.quota),
+            announcements=Allowance(ANNOUNCEMENTS_PER_S, ANNOUNCEMENTS_PER_S),
+            positions=Allowance(bounds.positions_per_second, bounds.routes_per_child),
+        )
+        self._by_identity[position.identity] = self.by_id[link.id] = link
         return link
 
     def renew(self, now: float, link: Link) -> None:
         """Let a registration that waits for its stream hold its place for another while."""
-        if not link.up:
-            link.expires = max(now + self._hold, link.expires if link.expires != INFINITY else 0.0)
+        link.hold_place(now + self._hold)
 
     def lost(self, now: float, link: Link) -> None:
         """A child's stream is gone: the grace time begins."""
-        link.session = None
-        link.since = now
-        link.expires = now + self._grace
-
-    def opened(self, now: float, link: Link, session: object) -> None:
-        """A child's stream stands."""
-        link.session = session
-        link.since = now
-        link.streams += 1
-        link.renewed = False
-        link.expires = INFINITY
+        link.lost(now, now + self._grace)
 
     def remove(self, link: Link) -> None:
         """Take out a child."""
@@ -292,7 +444,7 @@ class Children:
             if link.expires <= now:
                 if link.announcing and not link.up:
                     # It waits for the answer to its announcement before it opens its stream.
-                    link.expires = now + self._hold
+                    self.renew(now, link)
                 else:
                     expired.append(link)
         return expired

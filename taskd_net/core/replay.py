@@ -26,8 +26,7 @@ from taskd_net.core.links import Terms
 from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind, Ready, Writes
-from taskd_net.core.router import Router
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import Router, RouterConfig
 
 EVENTS: Final = (
     "announce_all",

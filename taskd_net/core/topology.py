@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.base.position import Destination, Position, Role, require_node
-from taskd_net.core.allowance import Allowance
 from taskd_net.core.identity import UNSHOWN, Claim, Credentials, Violation
 from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId, Routes
+from taskd_net.core.schedule import INFINITY, Schedule
 
 ROUTES_SLICE: Final = 256
 """Positions of announcements that are taken in, and routes that are withdrawn, in one go: some 3 ms, for which messages
@@ -24,9 +25,6 @@ ROUTES: Final = 262_144
 
 ROUTES_SHARES: Final = 4
 """Children that may each lead to as many nodes as a single one may."""
-
-ANNOUNCEMENTS_PER_S: Final = 5000
-"""Announcements of one child a second, and at once; 5001 beyond. Each takes some 200 µs."""
 
 LOCAL: Final[LinkId] = -1
 """The link id of messages from this node's own application."""
@@ -105,8 +103,6 @@ class Topology:
         """Every link of this node."""
         return [*self.children.by_id.values(), *((self.up,) if self.up is not None else ())]
 
-    # ---- routing
-
     def next_hop(self, dst: Destination, came_from: LinkId) -> Link | None:
         """The next hop of a unicast; None for this node's inbox.
 
@@ -154,10 +150,14 @@ class Topology:
         named = len(dst.servers) * (1 if dst.processes is None else len(dst.processes))
         return self.routes.receivers(dst) + dst.matches(self.identity) == named
 
-    # ---- membership
-
     def register(
-        self, now: float, position: Position, credentials: Credentials = UNSHOWN, *, service: bool = False
+        self,
+        now: float,
+        position: Position,
+        credentials: Credentials = UNSHOWN,
+        quirks: Quirks | None = None,
+        *,
+        service: bool = False,
     ) -> Link:
         """Register a child and its route. Messages can reach it once its stream is up.
 
@@ -172,12 +172,7 @@ class Topology:
             raise Violation(Code.NIL_POSITION, f"{position} is not named by the peer's certificate")
         if self.children.held_against(position.identity, credentials):
             raise Violation(Code.NIL_POSITION, f"{position} is taken: another peer is connected in it")
-        link = self.children.register(now, position)
-        if link.positions is None:
-            bounds = self._limits
-            link.announcements = Allowance(ANNOUNCEMENTS_PER_S, ANNOUNCEMENTS_PER_S)
-            link.positions = Allowance(bounds.positions_per_second, bounds.routes_per_child)
-        link.credentials = credentials
+        link = self.children.register(now, position, credentials, quirks)
         self.routes.learn(position.identity, link.id, link.epoch)
         return link
 
@@ -299,7 +294,7 @@ class Topology:
         gone: list[Position] = []
         if link is not None:
             gone = self.drop(link, self.routes.oldest(link.id, self.routes.claimed(link.id)))
-            link.dropped += len(gone)
+            link.count_dropped(len(gone))
             self.children.remove(link)
         while (hop := self.routes.next_hop(identity)) is not None:
             if self.routes.drop(identity, hop):
@@ -318,7 +313,7 @@ class Topology:
             oldest = self.routes.oldest(link.id, left)
             left -= len(oldest)
             gone = self.drop(link, oldest)
-            link.dropped += len(gone)
+            link.count_dropped(len(gone))
             over = not self.routes.claimed(link.id)
             if over:
                 self.children.remove(link)
@@ -326,3 +321,45 @@ class Topology:
             if left <= 0:
                 break
         return expired
+
+
+class Sweep:
+    """Withdrawals of many routes, a slice at each wake-up, so that messages pass between two of them.
+
+    The children in it have claims of an earlier life, which their snapshots did not renew. A stale route is harmless
+    until its turn comes: it leads where the node was a moment ago.
+
+    Args:
+        topology: the routes.
+        schedule: takes the time of the next slice.
+    """
+
+    def __init__(self, topology: Topology, schedule: Schedule) -> None:
+        self._topology = topology
+        self._schedule = schedule
+        self._links: dict[LinkId, float] = {}
+
+    def begin(self, now: float, link: Link) -> list[Position]:
+        """Sweep a child that has announced everything. Returns what a first slice has withdrawn."""
+        self._links[link.id] = now
+        gone = self.take_slice()
+        self._schedule.look(self, self.next_deadline())
+        return gone
+
+    def take_slice(self) -> list[Position]:
+        """Withdraw a slice. Returns the nodes that have no route any more."""
+        gone: list[Position] = []
+        left = self._topology.routes_slice
+        for link_id in list(self._links):
+            link = self._topology.link(link_id)
+            if link is not None and left > 0:
+                stale = self._topology.stale(link, left)
+                left -= len(stale)
+                gone += self._topology.drop(link, stale)
+            if link is None or not self._topology.has_stale(link):
+                del self._links[link_id]
+        return gone
+
+    def next_deadline(self) -> float:
+        """The time of the next slice: at once, while some is left."""
+        return min(self._links.values(), default=INFINITY)

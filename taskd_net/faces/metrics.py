@@ -16,7 +16,7 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Role
 from taskd_net.base.states import State
-from taskd_net.core.link_counters import LinkCounters
+from taskd_net.core.counters import LinkCounters
 from taskd_net.faces.job_metrics import job_metrics
 from taskd_net.node.node import Node
 from taskd_net.observe import status_codec as wire
@@ -83,7 +83,7 @@ class Collector:
 
         node = self._node
         router = node.router
-        counters, statistics, up, door = router.counters, router.statistics, router.upstream, router.door
+        counters, statistics, up, door = router.counters, router.statistics, router.upstream, router.gate
         children = list(router.children.by_id.values())
 
         info = GaugeMetricFamily("taskd_net_node", "This node, its version; always 1.", labels=("position", "version"))

@@ -21,7 +21,7 @@ from taskd_net.base import fork, limits, threads, unfit
 from taskd_net.base.codes import Code, NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.base.position import Position, Role
 from taskd_net.base.waiting import taken
-from taskd_net.core.decisions import Statistics
+from taskd_net.core.counters import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.net.retry import Retry
 from taskd_net.net.wire.codec import Message

@@ -13,7 +13,7 @@ from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.base.position import Position, Role, require_node
 from taskd_net.base.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
 from taskd_net.base.untrusted import shown
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.net.links.registry import KINDS
 from taskd_net.net.tls.files import Tls
 

@@ -10,7 +10,7 @@ from taskd_net.base import fork, limits
 from taskd_net.base.codes import ArgumentTypeError, NodeClosed, NodeError, NodeForked, Refusal
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
-from taskd_net.core.decisions import Statistics
+from taskd_net.core.counters import Statistics
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.net.retry import Retry
 from taskd_net.net.wire.codec import Message, read_message

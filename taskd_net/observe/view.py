@@ -332,7 +332,7 @@ class View:
 
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
-        door = router.door
+        door = router.gate
         own = Own(
             listen=self.listen,
             inbox=door.held,

@@ -18,8 +18,7 @@ from taskd_net.core.identity import UNSHOWN, Credentials
 from taskd_net.core.links import Link, Terms
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Announce, Answered, Key, Kind, Notice, Ready, Writes
-from taskd_net.core.router import Router
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.routes import LinkId
 from tests.core.invariants import check
 
@@ -76,9 +75,12 @@ class _Logged(list[Any]):
         self._log.append((self._kind, self._link, len(self), item))
         super().append(item)
 
-    def __iadd__(self, items: Iterable[Any]) -> _Logged:  # type: ignore[misc]
+    def extend(self, items: Iterable[Any]) -> None:
         for item in items:
             self.append(item)
+
+    def __iadd__(self, items: Iterable[Any]) -> _Logged:  # type: ignore[misc]
+        self.extend(items)
         return self
 
 

@@ -37,14 +37,14 @@ def check(router: Router) -> None:
     backlog = router._forwarding.backlog
     assert backlog.size == sum(backlog.of.values()) >= sum(size for _, size in grants)
     assert set(backlog.of) >= {sender for sender, _ in grants}
-    if not any(link.in_flight for link in router._topology.links()) and not router.door.held:
+    if not any(link.in_flight for link in router._topology.links()) and not router.gate.held:
         assert backlog.size == sum(size for _, size in grants)
-    door = router.door
-    assert 0 <= door.held == len(door.sizes) <= max(door.room, 0)
-    assert 0 <= door.held_bytes == sum(door.sizes) <= door.room_bytes
-    for part in (door, router._sends, router._advertisements, router._admission, router._sweep, children):
+    gate = router.gate
+    assert 0 <= gate.held == len(gate.sizes) <= max(gate.room, 0)
+    assert 0 <= gate.held_bytes == sum(gate.sizes) <= gate.room_bytes
+    for part in (gate, router._sends, router._advertisements, router._admission, router._sweep, children):
         assert part.next_deadline() >= schedule.planned(part) >= schedule.wake
-    assert all(token == send.token for token, send in decisions.open.items())
+    assert all(token == send.token for token, send in router._sends.open.items())
     assert not decisions.ready, "an event's decisions were left behind"
 
 

@@ -11,7 +11,7 @@ from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Joined, Kind, ReportViolation
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from tests.core.driven import Action, Answer, Driven, Forward
 

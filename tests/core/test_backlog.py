@@ -15,7 +15,7 @@ from taskd_net.core.backlog import LINK_GRANT_BYTES, Backlog
 from taskd_net.core.forwarding import BRANCH_BYTES, FEW_BRANCHES
 from taskd_net.core.frame import Probe
 from taskd_net.core.links import LINK_FREE_BYTES, UP, Link
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.topology import LOCAL
 from tests.core.driven import Asked, Driven, Forward
 from tests.core.routers import Caller, add_child, answered, at, frame, join

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from taskd_net.base.codes import Code
 from taskd_net.base.peer_limits import Limits
-from taskd_net.core import topology
+from taskd_net.core import links, topology
 from taskd_net.core.links import Link
 from taskd_net.core.ready import Kind
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.core.driven import Driven
 from tests.core.routers import Caller, add_child, answers, at, everybody
 
@@ -45,7 +45,7 @@ def test_claims_that_are_not_the_route_count_too() -> None:
 
 
 def test_announcements_in_a_second() -> None:
-    node, most = mgr(), topology.ANNOUNCEMENTS_PER_S
+    node, most = mgr(), links.ANNOUNCEMENTS_PER_S
     proxy, other = add_child(node, "Proxy/0"), add_child(node, "Proxy/1")
     codes = [announce(node, proxy, "Proxy/0") for _ in range(most + 1)]
     assert codes == [0] * most + [Code.RECV_BUF_BUSY]

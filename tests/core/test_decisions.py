@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.core.acks import Branch, FanOut, Origin, Send
 from taskd_net.core.counters import Counters
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import Children, Link, Terms
-from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Answered, Lost
 from taskd_net.core.topology import Topology
 from tests.core.routers import at, frame, pending
@@ -21,20 +19,13 @@ def decisions_with_child(terms: Terms) -> tuple[Decisions, Link]:
     """A Mgr with one Worker, whose first stream stands on these terms."""
     topology = Topology(at("Mgr"), None, Children(10, 10.0, 30.0))
     link = topology.register(0.0, at("Worker/0/0"))
-    topology.children.opened(0.0, link, "stream 1")
-    link.agree(terms)
+    link.opened(0.0, "stream 1", terms)
     return Decisions(topology, Counters()), link
 
 
 def decisions() -> Decisions:
     """The decisions of a Mgr without children."""
     return Decisions(Topology(at("Mgr"), None, Children(10, 10.0, 30.0)), Counters())
-
-
-def submitted(made: Decisions, token: int) -> Send:
-    """A send of the application that is not answered yet."""
-    send = made.open[token] = Send(frame("Worker/0/0"), token, 1.0)
-    return send
 
 
 # ---- one event after the other
@@ -72,29 +63,12 @@ def test_broadcast_is_answered_with_its_last_branch() -> None:
     assert made.take().completed == [(1, Ack("u", 0, at("Worker/0/0"), "", 2))]
 
 
-def test_send_is_answered_with_what_its_end_makes_of_the_answer() -> None:
-    made = decisions()
-    send, told = submitted(made, 1), Ack("u", Code.NO_ROUTE, at("Mgr"))
-    made.ended = lambda ended, ack: told if ended is send and ack.code == Code.OK else None
-    made.give(send, Ack("u", 0, at("Worker/0/0")))
-    assert (made.take().completed, made.open) == ([(1, told)], {})
-
-
-def test_send_that_waits_again_stays_open() -> None:
-    made = decisions()
-    send = submitted(made, 1)
-    made.ended = lambda ended, ack: None
-    made.give(send, Ack("u", Code.NET_STREAM_NOT_INITED, at("Proxy/0")))
-    assert not made.take()
-    assert made.open == {1: send}
-
-
-def test_cancelled_send_is_answered_to_nobody() -> None:
-    made = decisions()
-    send = submitted(made, 1)
-    made.ended = lambda ended, ack: ack
-    del made.open[1]
-    made.give(send, Ack("u", 0, at("Worker/0/0")))
+def test_answer_to_a_send_is_left_to_its_end() -> None:
+    made, told = decisions(), list[tuple[Send, Ack]]()
+    send, ack = Send(frame("Worker/0/0"), 1, 1.0), Ack("u", 0, at("Worker/0/0"))
+    made.ended = lambda ended, answer: told.append((ended, answer))
+    made.give(send, ack)
+    assert told == [(send, ack)]
     assert not made.take()
 
 
@@ -134,7 +108,7 @@ def test_answer_goes_nowhere_once_the_stream_has_ended() -> None:
     made.give(origin, DELIVERED)
     assert not made.take()
     # Nor on the next stream, which does not know the message.
-    made._topology.children.opened(2.0, link, "stream 2")
+    link.opened(2.0, "stream 2", Terms())
     made.give(origin, DELIVERED)
     assert not made.take()
     assert made.asker(link.id, link.streams) is link
@@ -144,7 +118,7 @@ def test_answer_goes_nowhere_once_the_stream_has_ended() -> None:
 
 def test_answer_gives_back_the_quota_of_its_message() -> None:
     made, link = decisions_with_child(Terms())
-    link.quota = Quota(DEFAULT)
+    assert link.quota is not None
     link.count_waiting(1, 300)
     made.give(Origin(link.id, link.streams, 9, False, 300), DELIVERED)
     assert (link.waiting_bytes, link.quota.size) == (0, 0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskd_net.base.codes import Code
-from taskd_net.core import messages
+from taskd_net.core import router as core_router
 from taskd_net.core.links import UP
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Joined
@@ -75,8 +75,8 @@ def test_call_ends_with_6002_after_eight_seconds() -> None:
     node, link = proxy()
     node.upstream_down(1.0, "up", [])
     assert calls(node, link, Caller()) == []
-    assert node.tick(1.0 + messages.ORIGINAL_CALL_S - 0.1) == []
-    (answer,) = node.tick(1.0 + messages.ORIGINAL_CALL_S)
+    assert node.tick(1.0 + core_router.ORIGINAL_CALL_S - 0.1) == []
+    (answer,) = node.tick(1.0 + core_router.ORIGINAL_CALL_S)
     assert isinstance(answer, Answer)
     assert (answer.ack.code, answer.ack.detail) == (NOT_JOINED, "not joined within the timeout")
 

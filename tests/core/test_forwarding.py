@@ -9,7 +9,7 @@ from taskd_net.base.codes import Code
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Joined, Lost, Reason
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.core.driven import Answer, Deliver, Driven, Forward
 from tests.core.invariants import check
 from tests.core.routers import (

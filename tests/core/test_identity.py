@@ -10,7 +10,7 @@ from taskd_net.core.frame import Ack
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Announce, Kind
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.core.driven import Answer, Driven
 from tests.core.routers import Caller, accused, add_child, answered, at, child_from, everybody, joined, router
 

@@ -33,11 +33,11 @@ def _end_the_stream(_: Router, link: Link) -> None:
 
 
 def _overfill_the_inbox(router: Router, _: Link) -> None:
-    router.door.held = router.door.room + 1
+    router.gate.held = router.gate.room + 1
 
 
 def _miscount_the_bytes(router: Router, _: Link) -> None:
-    router.door.held_bytes += 1
+    router.gate.held_bytes += 1
 
 
 def _forget_the_deadline(router: Router, _: Link) -> None:
@@ -46,7 +46,7 @@ def _forget_the_deadline(router: Router, _: Link) -> None:
 
 
 def _rename_a_send(router: Router, _: Link) -> None:
-    for send in router._decisions.open.values():
+    for send in router._sends.open.values():
         send.token = -1
 
 

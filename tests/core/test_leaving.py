@@ -39,7 +39,7 @@ def test_draining_node_takes_on_what_had_arrived_before() -> None:
     assert hops(proxy.frame_had_arrived(0.0, child.id, up, ask)) == [UP]
     late = frame("Mgr", "Worker/0/0", uuid="c")
     assert answers(proxy.frame_arrived(0.0, child.id, late, ask)) == [(Code.RECV_BUF_BUSY, "Proxy/0")]
-    assert not proxy.door.open
+    assert not proxy.gate.open
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
-from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.links import UP, Children, Link, Terms
 from tests.core.routers import at
 
 INF = float("inf")
@@ -53,7 +53,7 @@ def test_places_are_limited_and_a_known_child_keeps_its_own() -> None:
     assert code_of(children, at("Worker/0/2")) == 5003
     assert children.register(1.0, at("Worker/0/1")) is two
     assert (len(children), children.free_places, children.by_id) == (2, 0, {one.id: one, two.id: two})
-    children.opened(0.0, one, "s")
+    one.opened(0.0, "s", Terms())
     children.lost(0.0, one)
     assert expire(children, 30.0) == [one, two]
     assert code_of(children, at("Worker/0/2")) == 0
@@ -114,7 +114,7 @@ def test_repeated_registration_renews_nothing() -> None:
     link = children.register(100.0, at("Worker/0/0"))
     assert children.register(105.0, at("Worker/0/0")) is link
     assert children.next_deadline() == 110.0
-    children.opened(109.0, link, "s")
+    link.opened(109.0, "s", Terms())
     children.lost(200.0, link)
     children.register(225.0, at("Worker/0/0"))
     children.register(234.0, at("Worker/0/0"))
@@ -124,7 +124,7 @@ def test_repeated_registration_renews_nothing() -> None:
 def test_child_with_a_stream_stays() -> None:
     children = registry()
     link = children.register(0.0, at("Worker/0/0"))
-    children.opened(0.0, link, "s")
+    link.opened(0.0, "s", Terms())
     children.renew(1.0, link)
     children.register(2.0, at("Worker/0/0"))
     assert (link.up, link.expires, children.expired(1e12)) == (True, INF, [])
@@ -133,7 +133,7 @@ def test_child_with_a_stream_stays() -> None:
 def test_grace_time_begins_when_the_stream_is_gone_and_a_registration_does_not_shorten_it() -> None:
     children = registry()
     link = children.register(0.0, at("Worker/0/0"))
-    children.opened(0.0, link, "s")
+    link.opened(0.0, "s", Terms())
     children.lost(100.0, link)
     assert (link.up, link.expires) == (False, 130.0)
     children.register(101.0, at("Worker/0/0"))

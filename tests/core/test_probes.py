@@ -42,7 +42,7 @@ def test_answered_without_the_inbox_however_often_and_however_full(inbox: int) -
     node = below("Worker/0/0", inbox=inbox)
     for _ in range(3):
         assert answers(arrives(node, UP, probe("Worker/0/0"))) == [(0, "Worker/0/0")]
-    assert node.door.held == 0
+    assert node.gate.held == 0
     assert node.statistics.delivered == node.statistics.duplicates == 0
 
 
@@ -123,7 +123,7 @@ def test_never_believed_from_a_neighbour_that_knows_none(question: Probe) -> Non
         assert answers(arrives(mgr, link, question)) == [(Code.CLIENT_ERR, "Mgr/0")]
     leaf = below("Worker/0/1", None)
     assert answers(arrives(leaf, UP, probe("Worker/0/1"))) == [(Code.CLIENT_ERR, "Worker/0/1")]
-    assert leaf.door.held == 0
+    assert leaf.gate.held == 0
 
 
 def test_one_whose_answer_nobody_awaits_is_given_up_aloud() -> None:

@@ -33,6 +33,12 @@ def test_bytes_fit_to_the_last_one() -> None:
     assert not two.fits(81)
 
 
+def test_whole_counts_by_itself() -> None:
+    whole = Quota(LIMITS)
+    whole.add(2, 30)
+    assert (whole.messages, whole.size) == (2, 30)
+
+
 @pytest.mark.parametrize(("messages", "size", "asked"), [(3, 0, 0), (1, 95, 6)])
 def test_beyond_it_is_5001(messages: int, size: int, asked: int) -> None:
     quota = Quota(LIMITS, Quota(LIMITS))

@@ -15,8 +15,7 @@ from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.core.replay import EVENTS, Recorder, decode, encode, replay
-from taskd_net.core.router import Router
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import Router, RouterConfig
 from taskd_net.net.wire.link_pb2 import Batch
 from tests.core import driven
 from tests.core.routers import at, frame

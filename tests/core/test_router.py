@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.core.decisions import Statistics
+from taskd_net.core.counters import Statistics
 from taskd_net.core.frame import Ack
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Announce, Forgot, Joined, Kind

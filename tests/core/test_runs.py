@@ -13,8 +13,7 @@ from taskd_net.core.acks import Answer
 from taskd_net.core.frame import Frame
 from taskd_net.core.links import UP, Terms
 from taskd_net.core.ready import Kind, Ready
-from taskd_net.core.router import Router
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import Router, RouterConfig
 from taskd_net.core.uuids import Uuids
 from tests.core.invariants import check
 from tests.core.routers import at, everybody

@@ -7,7 +7,7 @@ import pytest
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination
 from taskd_net.core.identity import Violation
-from taskd_net.core.links import UP, Children, Link
+from taskd_net.core.links import UP, Children, Link, Terms
 from taskd_net.core.ready import Kind
 from taskd_net.core.routes import LinkId
 from taskd_net.core.topology import LOCAL, Plan, Topology
@@ -224,7 +224,7 @@ def test_connected_node_that_a_child_of_the_same_host_announces_is_diverted_once
     assert two is not None
     assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == [], "not connected yet"
     node.learn(0.0, connected, Kind.ADD, everybody("Worker/7/7"))
-    node.children.opened(0.0, connected, "session")
+    connected.opened(0.0, "session", Terms())
     assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == everybody("Worker/7/7")
     assert node.learn(0.0, two, Kind.ADD, everybody("Worker/7/7")).diverted == [], "its messages go there already"
 

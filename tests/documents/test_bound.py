@@ -14,7 +14,7 @@ from taskd_net import Code
 from taskd_net.base import distributions, limits
 from taskd_net.cli.commands import LAB
 from taskd_net.cli.settings import COMMANDS, CONFIG
-from taskd_net.core import admission, router, topology
+from taskd_net.core import admission, links, router
 from taskd_net.core.ready import Kind
 from taskd_net.faces import side_port
 from taskd_net.faces.page.paces import PACES
@@ -195,7 +195,7 @@ FIGURES: Final = {
         f"a link has at most {limits.SHARED_IN_FLIGHT:,} messages in flight",
     ],
     "docs/security.md": [
-        f"more than {topology.ANNOUNCEMENTS_PER_S:,} announcements a second",
+        f"more than {links.ANNOUNCEMENTS_PER_S:,} announcements a second",
         f"an announcement with more than {requests.PATH_POSITIONS:,} positions",
         f"a list of more than {limits.RANKS_PER_LIST:,} ranks",
         f"a uuid of more than {codec.UUID_CHARS} characters",

@@ -16,7 +16,7 @@ from taskd_net.core.identity import Credentials
 from taskd_net.core.links import Link
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import EndStream, Kind
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.net.links import peer
 from tests.core.driven import Action, Answer, Deliver, Driven, Forward, Reply
 from tests.core.invariants import check
@@ -165,7 +165,7 @@ class _Game:
         else:
             self.now += self.byte() / 8.0
             self.perform(router.tick(self.now))
-            if self.byte() % 2 and router.door.held:
+            if self.byte() % 2 and router.gate.held:
                 self.perform(router.inbox_taken(self.now))
 
     def end(self) -> None:
@@ -174,10 +174,10 @@ class _Game:
         assert router.children.find(_HONEST) is self.honest and self.honest.up
         assert router.routes.next_hop(_HONEST) == self.honest.id, "somebody took the place of a living node"
         frame = Frame("honest", False, _HONEST, Destination.of(Position.mgr()), b"")
-        self.perform(router.inbox_taken(self.now, router.door.held))
+        self.perform(router.inbox_taken(self.now, router.gate.held))
         before = router.statistics.delivered
         router.frames_arrived(self.now, self.honest.id, [(frame, None, None)])
-        assert router.statistics.delivered > before or router.door.line
+        assert router.statistics.delivered > before or router.gate.line
         self.perform(router.tick(self.now + 100.0))
         self.perform(router.close())
         assert len(self.asked) == self.owed, "somebody never got an answer"

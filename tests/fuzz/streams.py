@@ -96,10 +96,10 @@ async def ask_and_answer(node: Between, honest: BatchedLink, arrive: Callable[[]
     link = node.router.children.find(HONEST)
     assert link is not None and link.session is honest, "a living node has lost its place"
     before = len(node.delivered)
-    node.perform(node.router.inbox_taken(0.0, node.router.door.held))
+    node.perform(node.router.inbox_taken(0.0, node.router.gate.held))
     own = frame(uuid="own", src=str(HONEST), to=str(node.router.position))
     node.perform(node.router.messages_arrived(0.0, honest.link, [own], [2], [3.0]))
-    assert "own" in node.delivered[before:] or node.router.door.line, "an honest child is not served"
+    assert "own" in node.delivered[before:] or node.router.gate.line, "an honest child is not served"
 
 
 async def _play(node: Between, session: BatchedLink, honest: BatchedLink, data: bytes) -> None:

@@ -315,7 +315,7 @@ async def test_what_is_answered_counts_no_more_against_the_child(cable: Cable) -
 
 
 async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable) -> None:
-    cable.node.router.door.room = 1
+    cable.node.router.gate.room = 1
     for uuid in ("in", "waits"):
         cable.comes_in((frame("x" * 9000, uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
     assert (await cable.take())[2] == ["in"]
@@ -331,7 +331,7 @@ async def test_what_waits_for_its_answer_counts_until_the_link_ends(cable: Cable
 
 async def test_small_message_that_waits_costs_its_place_and_no_bytes(cable: Cable) -> None:
     """The entry that waits for its answer is all that is left of it."""
-    cable.node.router.door.room = 1
+    cable.node.router.gate.room = 1
     for uuid in ("in", "waits"):
         cable.comes_in((frame(uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
     assert (await cable.take())[2] == ["in"]
@@ -367,7 +367,7 @@ async def test_written_messages_are_not_told(cable: Cable) -> None:
 async def test_answer_after_the_end_is_dropped(cable: Cable) -> None:
     """The stream ended while the message waited before the inbox."""
     mgr = cable.node.router
-    mgr.door.room = 1
+    mgr.gate.room = 1
     for uuid in ("in", "waits"):
         cable.comes_in((frame(uuid=uuid, src="Worker/0/0", to="Mgr").data, 1000))
     assert (await cable.take())[2] == ["in"]

@@ -222,7 +222,7 @@ async def test_calls_that_had_not_begun_are_told_when_it_ends(up: Up) -> None:
 
 
 async def test_answer_after_the_end_is_dropped(up: Up) -> None:
-    up.node.router.door.room = 1
+    up.node.router.gate.room = 1
     for uuid in ("in", "waits"):
         up.pipe.comes_in(frame(uuid=uuid).data)
     assert (await up.take()).uuid == "in"

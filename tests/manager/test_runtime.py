@@ -127,7 +127,7 @@ async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
                     await each.report("ACTION", 204, "switchOK", switchNicUUID=body.extension["switchNicUUID"])
                 async with asyncio.timeout(SOON):
                     assert (await replies.get()).result == "true"
-                assert (zero.node.router.door.held, one.node.router.door.held) == (0, 0), "each has it once"
+                assert (zero.node.router.gate.held, one.node.router.gate.held) == (0, 0), "each has it once"
                 assert manager.view().decisions[-2].acknowledged == 1
 
 

@@ -120,7 +120,7 @@ async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) ->
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 3, mgr)
     async with StatusPage(mgr, paces=QUICK) as page:
-        worker.router.door.open = False
+        worker.router.gate.open = False
         document = await told(page, "Worker/0/3", lambda it: "strained" in kinds(it))
         assert document["events"][-1]["text"] == "nobody reads its inbox"
         stream = await connect(page)

@@ -71,7 +71,7 @@ class WatchedNode(Node):
 
     def waiting(self) -> int:
         """Messages in the inbox."""
-        return self.router.door.held
+        return self.router.gate.held
 
     def wait_long_for_room(self) -> None:
         """Let sync messages wait for room in the inbox for longer than 10 ms, in which a busy machine does nothing."""

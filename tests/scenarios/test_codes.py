@@ -211,7 +211,7 @@ async def inbox_that_closes_while_a_message_stands_before_it(mesh: Mesh) -> None
     assert (await mgr.send("fills it", to=worker.position)).ok
     assert (await mgr.post("waits", to=worker.position)).ok
     waits = asyncio.create_task(worker.send("waits too", to=worker.position))
-    await mesh.until(lambda: len(worker.router.door.line) == 2)
+    await mesh.until(lambda: len(worker.router.gate.line) == 2)
     await worker.close()
     ack = await soon(waits)
     assert (ack.code, ack.src) == (Code.RECV_BUF_NIL, worker.position)

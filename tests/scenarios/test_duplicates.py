@@ -206,7 +206,7 @@ async def test_node_that_drains_knows_the_resend_of_what_is_in_its_inbox(mesh: M
         message = await mute.take()
         draining = asyncio.create_task(worker.drain(8.0))
         await asyncio.sleep(0)
-        assert not worker.router.door.open
+        assert not worker.router.gate.open
         again = await mgr.send("once", to=worker.position, uuid=first.uuid)
         other = await mgr.send("another", to=worker.position)
         assert (again.code, other.code) == (Code.OK, Code.RECV_BUF_NIL)

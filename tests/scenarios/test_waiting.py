@@ -211,10 +211,10 @@ async def test_cancelled_send_to_oneself_leaves_the_line(mesh: Mesh) -> None:
     worker.wait_long_for_room()
     assert (await worker.send("first", to="Worker/0/0")).ok
     waiting = asyncio.create_task(worker.send("cancelled", to="Worker/0/0", timeout=25.0))
-    await mesh.until(lambda: worker.router.door.line)
+    await mesh.until(lambda: worker.router.gate.line)
     waiting.cancel()
     await asyncio.wait([waiting])
-    assert not worker.router.door.line
+    assert not worker.router.gate.line
     assert (await worker.take()).body == "first"
     assert (await worker.send("second", to="Worker/0/0")).ok
     assert (await worker.take()).body == "second"

@@ -45,7 +45,7 @@ def held(node: WatchedNode) -> dict[str, int]:
     links = router._topology.links()
     return {
         "requests": len(node._requests),
-        "open": len(router._decisions.open),
+        "open": len(router._sends.open),
         "in flight": sum(link.in_flight.count for link in links),
         "queued": sum(link.queued_messages for link in links),
         "announcing": sum(link.announcing for link in links),

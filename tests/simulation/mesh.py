@@ -38,7 +38,7 @@ from taskd_net.core.ready import (
     SignsOfLife,
     Withdraw,
 )
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.routes import LinkId
 from taskd_net.core.uuids import Uuids
 from taskd_net.net.links import peer as peers
@@ -475,7 +475,7 @@ class Mesh:
             if not node.running:
                 continue
             node.router.check()
-            assert node.router.door.held == len(node.inbox)
+            assert node.router.gate.held == len(node.inbox)
             assert node.router.next_deadline() >= node.armed, "nobody will wake the Router in time"
             if self.original(node.position):
                 continue
@@ -507,7 +507,7 @@ class Mesh:
                     node,
                     link.position,
                 )
-            assert not router.door.line and not router._sends._lanes and router._sends._bytes == 0
+            assert not router.gate.line and not router._sends._lanes and router._sends._bytes == 0
             assert not router._advertisements.queue.clear(), "an announcement was never made"
 
     # ---- joining

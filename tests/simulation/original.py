@@ -62,7 +62,7 @@ class OriginalRouter:
 
     def __init__(self, position: Position, *, upstream: bool) -> None:
         self.position = self.identity = position
-        self.door = SimpleNamespace(held=0)
+        self.gate = SimpleNamespace(held=0)
         self.shifted: list[tuple[str, str]] = []
         self._has_upstream = upstream
         self._up: object | None = None
@@ -134,7 +134,7 @@ class OriginalRouter:
 
     def inbox_taken(self, now: float, count: int = 1) -> list[Action]:
         """The application took messages."""
-        self.door.held -= count
+        self.gate.held -= count
         return []
 
     # ---- joining
@@ -295,7 +295,7 @@ class OriginalRouter:
             self._answer(reply, frame.uuid, Code.OK, self.position)
 
     def _deliver(self, frame: Frame) -> None:
-        self.door.held += 1
+        self.gate.held += 1
         self._actions.append(Deliver(frame))
 
     def _spread(self, now: float, frame: Frame, sync: bool = False) -> None:

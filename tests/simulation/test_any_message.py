@@ -115,6 +115,6 @@ def test_messages_of_all_senders_with_one_uuid_arrive_and_none_is_answered_for_a
     for one in sent:
         receiver = mesh.nodes[one.dst.position]
         arrived = one.sender.position in {frame.src for frame in receiver.received}
-        refused = Code.RECV_BUF_BUSY if receiver.router.door.open else Code.RECV_BUF_NIL
+        refused = Code.RECV_BUF_BUSY if receiver.router.gate.open else Code.RECV_BUF_NIL
         assert one.ack is not None
         assert one.ack.code == (Code.OK if arrived else refused)

@@ -18,7 +18,7 @@ from hypothesis.strategies import DataObject
 from taskd_net.base.codes import Code
 from taskd_net.base.position import Destination, Position, Role
 from taskd_net.core.frame import Frame
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from taskd_net.core.uuids import split
 from tests.simulation.mesh import Mesh, Node, Sent
 from tests.simulation.trees import DEPTH, destinations, receivers, trees

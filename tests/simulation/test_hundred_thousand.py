@@ -13,7 +13,7 @@ import pytest
 
 from taskd_net.base.limits import INBOX
 from taskd_net.base.position import Position
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.simulation.mesh import Mesh, Node, Tree
 
 NODES = 100_000

@@ -11,7 +11,7 @@ from hypothesis.strategies import DataObject
 from taskd_net.base.codes import Code
 from taskd_net.base.position import Position, Role
 from taskd_net.core.frame import Frame
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.simulation.mesh import Mesh, Node
 from tests.simulation.trees import trees
 

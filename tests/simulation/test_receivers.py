@@ -11,7 +11,7 @@ from taskd_net.base.codes import Code
 from taskd_net.base.position import Destination, Position, Role
 from taskd_net.core import acks, router
 from taskd_net.core.frame import Failure
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import RouterConfig
 from tests.simulation.mesh import Mesh, Session, Tree
 from tests.simulation.test_any_message import deliver_in_any_order
 from tests.simulation.trees import destinations, receivers, trees

@@ -14,8 +14,8 @@ from taskd_net.base.codes import ArgumentError, NodeClosed
 from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.base.logger import get_logger
 from taskd_net.base.vocabulary import KEEP_ALIVE
+from taskd_net.core.counters import Latency, bucket_of
 from taskd_net.core.frame import Ack
-from taskd_net.core.link_counters import Latency, bucket_of
 from taskd_net.job.decide.events import (
     Acknowledged,
     DeviceEvent,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
-from taskd_net.core.link_counters import Latency
+from taskd_net.core.counters import Latency
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import Outbox
 from taskd_net.job.decide.records import Records

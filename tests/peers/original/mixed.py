@@ -111,7 +111,7 @@ class Member:
         if isinstance(self.node, OriginalNode):
             self.node.room = 0
         else:
-            self.ours.router.door.room = 0
+            self.ours.router.gate.room = 0
 
     def freeze(self) -> Callable[[], None]:
         """Freeze the process. Returns a function that resumes it."""

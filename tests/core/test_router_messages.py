@@ -12,8 +12,7 @@ from taskd_net.core.in_flight import InFlight, Run
 from taskd_net.core.links import VIOLATION_PAUSE_S, Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
 from taskd_net.core.replay import Recorder, replay
-from taskd_net.core.router import ANSWERS_UNTAKEN, Router
-from taskd_net.core.router_config import RouterConfig
+from taskd_net.core.router import ANSWERS_UNTAKEN, Router, RouterConfig
 from taskd_net.core.seen import Seen
 from tests.core.invariants import check
 from tests.core.routers import at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.codes import Code
-from taskd_net.core.frame import Frame
+from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Joined, Kind, Withdraw
 from tests.core.driven import Action, Answer, Asked, Driven, Forward
@@ -349,6 +349,26 @@ def test_what_comes_back_and_finds_no_room_is_answered() -> None:
 # ---- cancelling
 
 
+def test_send_that_waits_again_stays_open() -> None:
+    worker = joined("Worker/0/0", "Proxy/0")
+    assert send(worker, "a") == ["a"]
+    worker.parent_told(0.1, False)
+    assert refused(worker, "a", now=0.2, by="Proxy/7") == []
+    assert len(worker.core._sends.open) == 1
+
+
+def test_answer_to_a_cancelled_broadcast_goes_to_nobody() -> None:
+    mgr = router("Mgr")
+    sent = Asked(frame("Worker/All/All"), Caller(), 3.0)
+    for rank in "01":
+        add_child(mgr, f"Worker/0/{rank}", f"Worker/0/{rank}")
+    mgr.submit(0.0, sent)
+    send = next(iter(mgr.core._sends.open.values()))
+    mgr.cancel(sent)
+    mgr.core._sends.ended(send, Ack("u", Code.OK, at("Worker/0/0")))
+    assert not mgr.core._decisions.ready.completed
+
+
 def test_cancelled_send_that_waits_leaves_its_lane() -> None:
     worker = router("Worker/0/0", link_messages=2)
     sends = [Asked(mine(uuid), Caller(uuid), 3.0) for uuid in "abc"]
@@ -462,11 +482,11 @@ def test_cancelled_broadcast_leaves_every_link_and_the_line_before_the_inbox() -
         proxy.submit(0.0, sent)
     withdrawn = proxy.cancel(every)
     assert {action.link for action in withdrawn if isinstance(action, Withdraw)} == {UP, *(c.id for c in children)}
-    assert len(proxy.door.line) == 2
+    assert len(proxy.gate.line) == 2
     proxy.cancel(many)
-    assert [waiting.frame.uuid for waiting in proxy.door.line] == ["first"]
+    assert [waiting.frame.uuid for waiting in proxy.gate.line] == ["first"]
     proxy.cancel(many)
-    assert [waiting.frame.uuid for waiting in proxy.door.line] == ["first"]
+    assert [waiting.frame.uuid for waiting in proxy.gate.line] == ["first"]
 
 
 def test_cancelled_broadcast_leaves_only_the_links_that_have_not_answered() -> None:
