@@ -22,6 +22,7 @@ from benchmarks.processes import ROOT
 from benchmarks.systems import OURS
 from taskd_net.base.environment import wanted
 from taskd_net.base.vocabulary import EXIT, RESTART_ALL
+from taskd_net.job.decide.events import Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 
@@ -116,18 +117,18 @@ def _ticks(bench: Bench) -> None:
     deciding = Job(JobConfig(nodes=AGENTS, processes_per_node=WORKERS), seed="b1946ac92492d234")
     now = 1e9
     for report in reports(AGENTS, WORKERS):
-        deciding.take(now, report)
+        deciding.step(now, report)
     now += 1
-    deciding.tick(now)
+    deciding.step(now, Tick())
     took = []
     for number in range(TICKS):
         now += 1
         rank = 1 + number % (AGENTS - 1)
         for beating in range(AGENTS):
-            deciding.take(now, heartbeat(beating))
-        deciding.take(now, fault(rank) if number == TICKS - 1 else heartbeat(rank))
+            deciding.step(now, heartbeat(beating))
+        deciding.step(now, fault(rank) if number == TICKS - 1 else heartbeat(rank))
         began = time.perf_counter()
-        outcome = deciding.tick(now)
+        outcome = deciding.step(now, Tick())
         took.append(time.perf_counter() - began)
         if number == TICKS - 1:
             assert sorted({command.code for command in outcome.commands}) == [EXIT, RESTART_ALL]

@@ -22,6 +22,7 @@ from taskd_net import Node, NodeConfig
 from taskd_net.base.vocabulary import FAULT, STATUS
 from taskd_net.core.frame import Ack
 from taskd_net.job.decide.events import DeviceEvent, Event, FaultFiles, Reported, Signal
+from taskd_net.job.decide.traffic import Outcome
 from taskd_net.job.manager import Manager, ManagerConfig
 
 
@@ -45,18 +46,18 @@ class TimedManager(Manager):
         self.devices: asyncio.Queue[float] = asyncio.Queue()
         self.rules: asyncio.Queue[float] = asyncio.Queue()
 
-    def _take(self, event: Event) -> bool:
+    def _take(self, event: Event) -> Outcome:
         if isinstance(event, Reported) and event.msg_type == STATUS and event.code == FAULT:
             self.fault, self.answers = time.monotonic(), asyncio.Queue()
         elif isinstance(event, DeviceEvent):
             self.devices.put_nowait(time.monotonic())
-        taken = super()._take(event)
+        outcome = super()._take(event)
         if isinstance(event, FaultFiles):
             self.rules.put_nowait(time.monotonic())
-        if taken and isinstance(event, Signal):
+        if outcome.taken and isinstance(event, Signal):
             self.orders.append(event.uuid)
             self.last_order = time.monotonic()
-        return taken
+        return outcome
 
     def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
         if ack.ok:

@@ -16,3 +16,8 @@ class ProfilingSwitch:
     def state(self) -> int:
         """The domains as a number: 10 for the default one, plus 1 for communication."""
         return 10 * self.default + self.communication
+
+    @property
+    def words(self) -> str:
+        """The switch in the history of decisions."""
+        return f"profiling switch {self.state:02}"

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.job_crowd import fault, reports
 from taskd_net.base.logger import get_logger
+from taskd_net.job.decide.events import Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.keep.client import EtcdClient
@@ -41,12 +42,12 @@ class Turns:
         self._job = Job(JobConfig(nodes=NODES, processes_per_node=PROCESSES), seed="b1946ac92492d234")
         self._now = time.time()
         for report in reports(NODES, PROCESSES):
-            self._job.take(self._now, report)
+            self._job.step(self._now, report)
 
     async def decide(self, rank: int) -> tuple[float, int]:
         """Commit the decision on a fault; returns the seconds, and the number of its bytes."""
         await self._commit()
-        self._job.take(self._now, fault(rank))
+        self._job.step(self._now, fault(rank))
         return await self._commit()
 
     async def put(self, size: int) -> float:
@@ -60,7 +61,7 @@ class Turns:
 
     async def _commit(self) -> tuple[float, int]:
         self._now += 1.0
-        self._job.tick(self._now)
+        self._job.step(self._now, Tick())
         began = time.perf_counter()
         parts = self._job.unsaved()
         assert await self._keeping.save(self._now, parts)

@@ -13,7 +13,7 @@ from taskd_net.base.untrusted import json_value
 from taskd_net.job.decide.device_reports import DeviceReport, read_report
 from taskd_net.job.decide.device_state import FaultConfig
 from taskd_net.job.decide.devices import as_bytes, as_texts
-from taskd_net.job.decide.events import DeviceEvent, FaultFiles
+from taskd_net.job.decide.events import DeviceEvent, FaultFiles, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.faults import editions
@@ -43,7 +43,7 @@ def device_reports(data: bytes) -> None:
     """Reports of devices: an event, or a short reason; the job decides on each, is stored, and read again."""
     text = data.decode("utf-8", "surrogateescape")
     job = Job(CONFIG, "u")
-    job.take(1.0, RULES)
+    job.step(1.0, RULES)
     good = {vocabulary.DEVICE: DEVICE, vocabulary.NODE: "1"}
     bodies = [
         Body(vocabulary.DEVICE_FAULT, code, said, good)
@@ -57,11 +57,11 @@ def device_reports(data: bytes) -> None:
             event = _read(partial(read_report, src, body, 1.0))
             if event is None:
                 continue
-            job.take(1.0, event)
+            job.step(1.0, event)
             if isinstance(event, DeviceEvent):
                 again = read_report(src, DeviceReport(event.event, event.node).body, 2.0)
                 assert again == event
-    job.tick(2.0)
+    job.step(2.0, Tick())
     assert Job.from_json(job.to_json(), CONFIG).to_json() == job.to_json()
     message = Message("u", "default", True, Position.proxy(7), Position.mgr(), 0, text)
     _read(lambda: reports.read_event(message, 1.0))

@@ -17,7 +17,7 @@ from taskd_net.job import profiling_switch
 from taskd_net.job.api import duties
 from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.decide import epochs, state
-from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.events import Reported, Tick
 from taskd_net.job.decide.fault import read_fault
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.stress_test import read_result
@@ -40,8 +40,8 @@ def reports(data: bytes) -> None:
     for number, code in enumerate(CODES):
         for src in (Position.agent(0), Position.worker(0, 1), Position("Agent", text[:40], "-1")):
             for msg_type in ("REGISTER", "STATUS", "KEEP_ALIVE", text[:20]):
-                job.take(1.0, Reported(src, msg_type, code, text, extension, f"{number}"))
-    job.tick(2.0)
+                job.step(1.0, Reported(src, msg_type, code, text, extension, f"{number}"))
+    job.step(2.0, Tick())
     with contextlib.suppress(UnicodeEncodeError):  # a store writes no lone surrogate
         assert Job.from_json(job.to_json(), config).to_json() == job.to_json()
     read_fault(1.0, text, extension)
@@ -73,7 +73,7 @@ def clusterd(data: bytes) -> None:
             reason = str(error)
         else:
             reason = ""
-            Job(JobConfig(fault_recover="on", clusterd=True), "u").take(1.0, event)
+            Job(JobConfig(fault_recover="on", clusterd=True), "u").step(1.0, event)
         assert len(reason) < 1000
     with contextlib.suppress(DecodeError):
         recover_pb2.Status.FromString(data)

@@ -24,8 +24,7 @@ STEP_S = 300
 """Seconds for one step, pip's included."""
 PROBE = "import sys; print(sys.version_info[1])"
 IMPORTS = (
-    "import taskd_net, taskd, mindx_elastic, taskd_net_lab; "
-    "taskd_net.Node, taskd_net.init_taskd_worker, taskd_net.Tls"
+    "import taskd_net, taskd, mindx_elastic, taskd_net_lab; taskd_net.Node, taskd_net.init_taskd_worker, taskd_net.Tls"
 )
 
 

@@ -13,17 +13,10 @@ from taskd_net.base import vocabulary
 from taskd_net.base.limits import SWITCH_NIC_S
 from taskd_net.base.position import Position
 from taskd_net.job.decide import epochs
-from taskd_net.job.decide.events import (
-    Acknowledged,
-    Event,
-    MachineReset,
-    Reported,
-    RetryTime,
-    Signal,
-    StressTest,
-    SwitchNic,
-)
+from taskd_net.job.decide.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, Tick
 from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command, Outcome, Restarts
 from tests.jobs.test_records import check
@@ -115,7 +108,7 @@ class Play:
         self.tick()
 
     def take(self, event: Event) -> None:
-        self.job.take(self.now, event)
+        self.job.step(self.now, event)
 
     def say(self, src: Position, msg_type: str, code: int, message: str = "", **extension: str) -> None:
         self.numbered += 1
@@ -138,7 +131,7 @@ class Play:
         again = Job.from_json(stored, self.config)
         # Lines for the log are not stored.
         told = replace(outcome, faults=[], fault_counts=Counter())
-        decided = replace(again.tick(self.now), faults=[], fault_counts=Counter())
+        decided = replace(again.step(self.now, Tick()), faults=[], fault_counts=Counter())
         assert decided == told, "a Manager that was killed decides as this one"
         assert again.to_json() == self.job.to_json()
         self.look(outcome)
@@ -168,7 +161,7 @@ class Play:
 
     def decide(self) -> Outcome:
         """Tick."""
-        outcome = self.job.tick(self.now)
+        outcome = self.job.step(self.now, Tick())
         self.rounds += sum(isinstance(item, Restarts) for _, item in outcome.decided)
         return outcome
 
@@ -287,7 +280,6 @@ class Play:
     def node_step(self, kind: str, rank: int, how: object) -> None:
         """A node does something."""
         agent, worker = Position.agent(rank), Position.worker(rank, rank)
-        state = self.job.state
         if kind == "fault":
             if rank in self.asked:
                 return  # no process runs before the go
@@ -316,9 +308,9 @@ class Play:
         elif how == "beat":
             self.say(worker, "KEEP_ALIVE", 0)
         elif how == "nic":
-            self.say(worker, "ACTION", 204, "switchOK", switchNicUUID=state.switch_nic.uuid)
+            self.say(worker, "ACTION", 204, "switchOK", switchNicUUID=self.job.requests["SwitchNic"].uuid)
         else:
-            self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=state.stress_test.uuid)
+            self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=self.job.requests["StressTest"].uuid)
 
     def run(self, steps: Sequence[tuple[str, object, object]]) -> None:
         """Take steps. Then the faults end: everybody is reachable, and an Agent that was ended comes back."""

@@ -9,7 +9,7 @@ from typing import Any
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Position
 from taskd_net.job.decide import epochs
-from taskd_net.job.decide.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal
+from taskd_net.job.decide.events import Acknowledged, DeviceEvent, Event, FaultFiles, Reported, Signal, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
 from taskd_net.job.decide.snapshot import JobConfig
@@ -47,7 +47,7 @@ class Scene:
     def take(self, event: Event) -> bool:
         """An event happens."""
         self.lines.append(f"{self.now:g}: {words(event)}")
-        return self.job.take(self.now, event)
+        return self.job.step(self.now, event).taken
 
     def report(self, src: str, msg_type: str, code: int, message: str = "", **extension: str) -> bool:
         """An Agent or a Worker sends a report."""
@@ -112,18 +112,18 @@ class Scene:
         """Time passes, and the job decides. What arrives is acknowledged, with a second tick if one is due then."""
         self.now += seconds
         self._resume()
-        outcome = self.job.tick(self.now)
+        outcome = self.job.step(self.now, Tick())
         self.lines += [f"  {line}" for line in describe(outcome)]
         self._resume()
         for command in outcome.commands:
             if command.to not in self.away:
-                self.job.take(self.now, Acknowledged(command.uuid))
+                self.job.step(self.now, Acknowledged(command.uuid))
                 if command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
                     for rank, agent in self.job.state.records.agents.items():
                         if agent.incarnation and command.destination.matches(Position.agent(rank)):
                             self._restarted[agent.incarnation] = command.uuid
         for reply in outcome.replies:
-            self.job.take(self.now, Acknowledged(reply.uuid))
+            self.job.step(self.now, Acknowledged(reply.uuid))
         return outcome
 
     def settle(self) -> list[Outcome]:

@@ -11,7 +11,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.position import Position
 from taskd_net.job.decide.device_state import DeviceState, FaultConfig, Task, devices_of
 from taskd_net.job.decide.devices import Devices, as_bytes, as_texts
-from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, FaultFiles
+from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, FaultFiles, Resumed
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS
 from taskd_net.job.decide.traffic import StepBegun, StepEnded
@@ -176,7 +176,7 @@ def test_a_request_is_given_up_and_a_stop_is_not(faults: FaultConfig, code: str,
 def test_a_device_that_waits_goes_on_waiting_under_the_next_manager() -> None:
     scene = levels.Devices(GRACE)
     scene.answer(L4)
-    scene.job.go_on(scene.now, "v")
+    scene.job.step(scene.now, Resumed("v"))
     assert said(scene.settle()) == []
     assert actions(scene) == {DEVICE: Action.WAIT_UNTIL_IDLE}
     scene.fault(1, 3)
@@ -192,7 +192,7 @@ def test_answers_by_stored_rules_that_are_refused_are_over() -> None:
     files = stored["state"]["devices"]["files"] = {"faultCode.json": "{"}
     scene.parts["fault_files"] = json.dumps(files)
     scene.job = Job.from_json(json.dumps(stored), scene.config)
-    scene.job.go_on(scene.now, "v")
+    scene.job.step(scene.now, Resumed("v"))
     assert not scene.job.devices.known
     scene.settle()
     assert owner(scene) == "PodReschedulingPlugin", "nobody waits for a reset whose end is never told"

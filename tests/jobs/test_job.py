@@ -8,10 +8,11 @@ from typing import ClassVar
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.job.decide.events import Acknowledged, Reported, RetryTime, Signal, SwitchNic
+from taskd_net.job.decide.events import Acknowledged, Reported, RetryTime, Signal, Tick
 from taskd_net.job.decide.job import TICK_PAUSE_S, Job
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S, Outbox
 from taskd_net.job.decide.plugins import Plugin, Progress, built_in
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.records import AgentRecord, WorkerRecord
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from taskd_net.job.decide.traffic import Command
@@ -21,7 +22,7 @@ from tests.jobs.scene import CLUSTERD, LOCAL, Scene, commands, started
 def test_an_idle_job_has_nothing_to_do() -> None:
     job = Job(LOCAL, "u")
     assert job.wake == float("inf")
-    assert commands(job.tick(5.0)) == []
+    assert commands(job.step(5.0, Tick())) == []
 
 
 def test_reports_that_come_together_are_looked_at_together() -> None:
@@ -32,8 +33,8 @@ def test_reports_that_come_together_are_looked_at_together() -> None:
 
 def test_time_never_goes_back() -> None:
     job = Job(LOCAL, "u")
-    job.take(10.0, RetryTime(1))
-    job.tick(5.0)
+    job.step(10.0, RetryTime(1))
+    job.step(5.0, Tick())
     assert (job.state.now, job.state.ticked) == (10.0, 10.0)
 
 
@@ -41,7 +42,7 @@ def test_heartbeats_and_unknown_uuids_are_no_reason_for_a_tick() -> None:
     scene = started(0)
     idle = scene.job.wake
     scene.report("Agent/0", "KEEP_ALIVE", 0)
-    scene.job.take(scene.now, Acknowledged("nobody's"))
+    scene.job.step(scene.now, Acknowledged("nobody's"))
     scene.signal("keep-alive")
     assert scene.job.wake == idle == float("inf")
     assert not scene.job.state.signals
@@ -83,10 +84,10 @@ def sent_to(to: str) -> Job:
     """A job that has sent something, with two registered Workers, and a third one and an Agent that are not."""
     job = Job(LOCAL, "u", [Broken(to, fails=False)])
     for position in (Position.worker(0, 0), Position.worker(1, 8)):
-        job.take(1.0, Reported(position, "REGISTER", 101))
+        job.step(1.0, Reported(position, "REGISTER", 101))
     for position in (Position.worker(1, 9), Position.agent(0)):
-        job.take(1.0, Reported(position, "OTHER", 7))
-    job.tick(1.0)
+        job.step(1.0, Reported(position, "OTHER", 7))
+    job.step(1.0, Tick())
     return job
 
 
@@ -107,17 +108,17 @@ def test_a_broadcast_is_taken_when_all_registered_receivers_have_it(
     job = sent_to(to)
     (uuid,) = job.state.outbox.sending
     if few is not None:
-        assert job.take(2.0, Acknowledged(uuid, few)) is False
+        assert job.step(2.0, Acknowledged(uuid, few)).taken is False
         assert job.wake == 1.0 + COMMAND_RETRY_S, "it goes again"
-    assert job.take(2.0, Acknowledged(uuid, enough)) is True
+    assert job.step(2.0, Acknowledged(uuid, enough)).taken is True
     assert not job.state.outbox.sending
-    assert job.take(2.0, Acknowledged(uuid, enough)) is False
+    assert job.step(2.0, Acknowledged(uuid, enough)).taken is False
 
 
 def test_a_210_has_the_mtype_of_its_question() -> None:
     job = Job(LOCAL, "u")
-    job.take(1.0, Reported(Position.agent(0), "STATUS", 201, "3", mtype="DEFAULT"))
-    (command,) = job.tick(1.0).commands
+    job.step(1.0, Reported(Position.agent(0), "STATUS", 201, "3", mtype="DEFAULT"))
+    (command,) = job.step(1.0, Tick()).commands
     assert (command.mtype, command.extension) == ("DEFAULT", {"Incarnation": "u"})
 
 
@@ -202,19 +203,19 @@ def test_an_outcome_names_answered_faults_and_withdrawn_commands() -> None:
     job = Job(LOCAL, "u")
     zero, one = Position.agent(0), Position.agent(1)
     for agent in (zero, one):
-        job.take(1.0, Reported(agent, "REGISTER", 0))
-    job.tick(1.0)
-    job.take(2.0, Reported(one, "STATUS", 202, '{"fault_ranks": [8]}'))
-    outcome = job.tick(3.0)
+        job.step(1.0, Reported(agent, "REGISTER", 0))
+    job.step(1.0, Tick())
+    job.step(2.0, Reported(one, "STATUS", 202, '{"fault_ranks": [8]}'))
+    outcome = job.step(3.0, Tick())
     assert commands(outcome) == [("Agent/1", 203), ("Agent/0", 208)]
     assert (outcome.answered, outcome.withdrawn) == ([2.0], [])
-    job.take(4.0, Reported(zero, "STATUS", 202, '{"fault_ranks": [0]}'))
-    outcome = job.tick(4.0)
+    job.step(4.0, Reported(zero, "STATUS", 202, '{"fault_ranks": [0]}'))
+    outcome = job.step(4.0, Tick())
     assert (commands(outcome), outcome.answered) == ([], []), "its 208 is on its way"
     restart = list(job.state.outbox.by_target["Agent/0"])
-    job.take(5.0, Reported(zero, "REGISTER", 0))
-    assert job.tick(5.0).withdrawn == restart
-    assert job.tick(6.0).withdrawn == []
+    job.step(5.0, Reported(zero, "REGISTER", 0))
+    assert job.step(5.0, Tick()).withdrawn == restart
+    assert job.step(6.0, Tick()).withdrawn == []
 
 
 def test_a_fault_is_answered_once() -> None:
@@ -261,12 +262,12 @@ def test_a_resumed_manager_repeats_nothing_and_gives_the_same_uuids() -> None:
     scene = started(0, 1, 2)
     scene.fault(1, 3)
     stored = scene.job.to_json()
-    first = scene.job.tick(scene.now)
+    first = scene.job.step(scene.now, Tick())
     again = Job.from_json(stored, LOCAL)
-    assert again.tick(scene.now) == first
+    assert again.step(scene.now, Tick()) == first
     after = Job.from_json(scene.job.to_json(), LOCAL)
-    assert after.tick(scene.now).commands == []
-    later = after.tick(scene.now + COMMAND_RETRY_S)
+    assert after.step(scene.now, Tick()).commands == []
+    later = after.step(scene.now + COMMAND_RETRY_S, Tick())
     assert later.commands == first.commands, "resends"
 
 
@@ -300,7 +301,7 @@ def lose(job: Job) -> list[str]:
     """Nobody acknowledges anything. The notices of what follows."""
     events: list[str] = []
     for step in range(COMMAND_ATTEMPTS + 1):
-        outcome = job.tick(10.0 + step * COMMAND_RETRY_S)
+        outcome = job.step(10.0 + step * COMMAND_RETRY_S, Tick())
         events += [notice.event for notice in outcome.notices if "stream" not in notice.event]
     assert job.state.outbox.wake == float("inf")
     return events
@@ -309,36 +310,36 @@ def lose(job: Job) -> list[str]:
 @pytest.mark.parametrize(("fails", "events"), [(False, ["message_lost"]), (True, ["plugin_failed", "message_lost"])])
 def test_a_lost_command_is_its_plugins_decision(fails: bool, events: list[str]) -> None:
     job = Job(LOCAL, "u", [Broken("Agent/1", fails)])
-    job.take(10.0, RetryTime(1))
+    job.step(10.0, RetryTime(1))
     assert lose(job) == events
 
 
 def test_an_answer_that_clusterd_does_not_take_is_given_up() -> None:
     job = Job(LOCAL, "u")
-    job.take(10.0, SwitchNic())
+    job.step(10.0, SwitchNic())
     assert lose(job) == ["message_lost"]
     assert job.state.outbox == Outbox() and job.state.outbox.withdrawn == []
 
 
 def test_a_lost_command_of_a_plugin_that_is_gone_is_given_up() -> None:
     job = Job(LOCAL, "u", [Broken("Agent/1", fails=False)])
-    job.take(10.0, RetryTime(1))
-    job.tick(10.0)
+    job.step(10.0, RetryTime(1))
+    job.step(10.0, Tick())
     assert lose(Job.from_json(job.to_json(), LOCAL)) == ["message_lost"]
 
 
 def test_a_workers_203_is_nothing_to_agents() -> None:
     job = Job(LOCAL, "u", [Broken("Worker/0/1", fails=False)])
-    job.take(10.0, RetryTime(1))
-    assert commands(job.tick(10.0)) == [("Worker/0/1", 203)]
+    job.step(10.0, RetryTime(1))
+    assert commands(job.step(10.0, Tick())) == [("Worker/0/1", 203)]
     assert not job.state.records.exited
 
 
 def test_203_to_all_agents_ends_all_that_are_known() -> None:
     job = Job(LOCAL, "u", [Broken("Agent/All", fails=False)])
     for rank in (0, 1):
-        job.take(10.0, Reported(Position.agent(rank), "REGISTER", 0))
-    job.tick(10.0)
+        job.step(10.0, Reported(Position.agent(rank), "REGISTER", 0))
+    job.step(10.0, Tick())
     assert job.state.records.exited == {0, 1}
 
 
@@ -394,16 +395,16 @@ def large() -> tuple[Job, Counted, Counted]:
     """A running job of 1,000 Agents and 8,000 Workers."""
     job = Job(JobConfig(nodes=1000, processes_per_node=8), "u")
     for node in range(1000):
-        job.take(1.0, Reported(Position.agent(node), "REGISTER", 0))
-        job.take(1.0, Reported(Position.agent(node), "STATUS", 201, "3"))
+        job.step(1.0, Reported(Position.agent(node), "REGISTER", 0))
+        job.step(1.0, Reported(Position.agent(node), "STATUS", 201, "3"))
         for rank in range(8 * node, 8 * node + 8):
-            job.take(1.0, Reported(Position.worker(node, rank), "REGISTER", 101))
-            job.take(1.0, Reported(Position.worker(node, rank), "STATUS", 1400))
-    outcome = job.tick(1.0)
+            job.step(1.0, Reported(Position.worker(node, rank), "REGISTER", 101))
+            job.step(1.0, Reported(Position.worker(node, rank), "STATUS", 1400))
+    outcome = job.step(1.0, Tick())
     assert len(outcome.commands) == 1000
     for command in outcome.commands:
-        job.take(1.0, Acknowledged(command.uuid))
-    job.tick(1.1)
+        job.step(1.0, Acknowledged(command.uuid))
+    job.step(1.1, Tick())
     agents, workers = Counted(job.state.records.agents), Counted(job.state.records.workers)
     job.state.records.agents = agents  # type: ignore[assignment]
     job.state.records.workers = workers  # type: ignore[assignment]
@@ -412,19 +413,19 @@ def large() -> tuple[Job, Counted, Counted]:
 
 def test_a_tick_looks_only_at_what_has_changed() -> None:
     job, agents, workers = large()
-    job.take(2.0, Reported(Position.worker(7, 60), "STATUS", 1410))
-    job.take(2.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": []}'))
-    job.take(2.0, Signal("s", "continueStartAgent"))
-    job.tick(2.0)
+    job.step(2.0, Reported(Position.worker(7, 60), "STATUS", 1410))
+    job.step(2.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": []}'))
+    job.step(2.0, Signal("s", "continueStartAgent"))
+    job.step(2.0, Tick())
     assert (agents.looks, workers.looks) == (1, 1), "taken in, and not looked at again"
-    job.take(3.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": [40]}'))
-    outcome = job.tick(3.0)
+    job.step(3.0, Reported(Position.agent(5), "STATUS", 202, '{"fault_ranks": [40]}'))
+    outcome = job.step(3.0, Tick())
     assert len(outcome.commands) == 1000
     in_a_round = agents.looks
     assert 1000 < in_a_round < 5000 and workers.looks == 1, "a round is for all Agents"
-    job.take(4.0, Acknowledged(outcome.commands[0].uuid))
-    job.take(4.0, Reported(Position.agent(6), "KEEP_ALIVE", 0))
-    assert len(job.tick(4.0).commands) == 0
+    job.step(4.0, Acknowledged(outcome.commands[0].uuid))
+    job.step(4.0, Reported(Position.agent(6), "KEEP_ALIVE", 0))
+    assert len(job.step(4.0, Tick()).commands) == 0
     assert agents.looks - in_a_round < 5 and workers.looks == 1, "resends wait for their time"
 
 

@@ -14,13 +14,14 @@ from taskd_net.job.decide.events import (
     FaultsReported,
     MachineReset,
     Recovered,
+    Resumed,
     Signal,
-    StressTest,
     Subscribed,
-    SwitchNic,
 )
 from taskd_net.job.decide.job import CONTROLLER_S
 from taskd_net.job.decide.open_faults import OpenFaults
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import FAULT_UNREPORTED_S
 from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
@@ -74,7 +75,7 @@ def test_a_round_that_is_interrupted_is_reported_over_the_next_stream(
     for signal in signals:
         assert reported(job, signal) == []
     if killed:
-        job.job.go_on(job.now, "v")
+        job.job.step(job.now, Resumed("v"))
     assert reported(job, MachineReset()) == []
     assert reported(job, Subscribed()) == [[3]]
     assert reported(job, MachineReset(), Subscribed()) == [[3]], "and again, until a round answers it"
@@ -160,9 +161,9 @@ def test_a_pause_that_clusterd_forgets_is_ended_by_the_manager(events: list[Even
     job = scene()
     calls(job, *events)
     if killed:
-        job.job.go_on(job.now, "v")
+        job.job.step(job.now, Resumed("v"))
     for rank in range(4):
-        uuid = job.job.state.switch_nic.uuid
+        uuid = job.job.requests["SwitchNic"].uuid
         job.report(f"Worker/{rank // 2}/{rank}", "ACTION", 204, "switchOK", switchNicUUID=uuid)
     assert calls(job, MachineReset()) == ["change_strategy continue"]
     assert notes(job, "stop_forgotten") == 1
@@ -176,7 +177,7 @@ def test_the_next_manager_continues_again() -> None:
     job = scene()
     calls(job, PAUSE)
     assert calls(job, MachineReset()) == ["change_strategy continue"]
-    job.job.go_on(job.now, "v")
+    job.job.step(job.now, Resumed("v"))
     assert calls(job, MachineReset()) == ["change_strategy continue"]
 
 
@@ -201,7 +202,7 @@ def test_a_stop_without_ranks_that_clusterd_forgets_restarts_everybody(killed: b
     job = scene()
     calls(job, PAUSE, BARE_STOP)
     if killed:
-        job.job.go_on(job.now, "v")
+        job.job.step(job.now, Resumed("v"))
     assert calls(job, MachineReset()) == ["restart", "208 Agent/0", "208 Agent/1"]
     assert calls(job, MachineReset(), Subscribed()) == []
     assert notes(job, "stop_forgotten") == 1
@@ -254,7 +255,7 @@ def test_a_test_under_way_ends_before_the_training_goes_on() -> None:
     """It runs on the devices of the Workers, for up to ten minutes."""
     job = scene()
     calls(job, PAUSE, CallEnded(("stop_train",)), StressTest({3: (0,)}))
-    uuid = job.job.state.stress_test.uuid
+    uuid = job.job.requests["StressTest"].uuid
     assert calls(job, MachineReset()) == []
     job.report("Worker/1/3", "ACTION", 205, '{"rankResult": {}}', stressTestUUID=uuid)
     assert calls(job) == ["change_strategy continue"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.job.decide.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal
+from taskd_net.job.decide.events import CallEnded, DecidesAgain, MachineReset, Reported, Signal, Tick
 from taskd_net.job.decide.job import PAUSE_STARTS_S, Job
 from taskd_net.job.decide.orders import ORDERS_KEPT, Orders
 from taskd_net.job.decide.snapshot import JobConfig
@@ -65,9 +65,9 @@ def test_job_takes_a_second_global_fault_after_a_retry_has_failed() -> None:
     calls = []
     for now, signal in enumerate(signals):
         if now == 2:
-            assert job.take(2.0, DecidesAgain())
-        assert job.take(float(now), signal)
-        calls.append([call.name for call in job.tick(float(now)).calls])
+            assert job.step(2.0, DecidesAgain()).taken
+        assert job.step(float(now), signal).taken
+        calls.append([call.name for call in job.step(float(now), Tick()).calls])
     assert calls == [["on_global_rank"], ["change_strategy"], ["on_global_rank"]]
 
 
@@ -84,27 +84,27 @@ def test_job_takes_an_order_once_also_when_it_goes_on_from_its_parts() -> None:
     config = JobConfig(fault_recover="on", clusterd=True)
     job, parts = Job(config, "s"), dict[str, str]()
     signal = Signal("u", "stopTrain", ("stop_train",), {3: 1})
-    assert job.take(1.0, signal)
-    assert [call.name for call in job.tick(1.0).calls] == ["stop_train"]
-    assert not job.take(2.0, signal)
+    assert job.step(1.0, signal).taken
+    assert [call.name for call in job.step(1.0, Tick()).calls] == ["stop_train"]
+    assert not job.step(2.0, signal).taken
     parts |= {name: text for name, text in job.unsaved().items() if text is not None}
     assert "orders" in parts and "orders" not in job.unsaved()
     resumed = Job.from_parts(parts, config)
-    assert not resumed.take(3.0, signal)
-    assert Job.from_json(job.to_json(), config).take(3.0, signal) is False
+    assert not resumed.step(3.0, signal).taken
+    assert Job.from_json(job.to_json(), config).step(3.0, signal).taken is False
 
 
 def test_calls_are_kept_until_their_report_has_gone() -> None:
     config = JobConfig(fault_recover="on", clusterd=True)
     job = Job(config, "s")
-    job.take(1.0, Signal("u", "stopTrain", ("stop_train",), {3: 1}))
-    job.tick(1.0)
+    job.step(1.0, Signal("u", "stopTrain", ("stop_train",), {3: 1}))
+    job.step(1.0, Tick())
     parts = {name: text for name, text in job.unsaved().items() if text is not None}
     resumed = Job.from_parts(parts, config)
     assert resumed.state.calls == {"stop_train": Call("stop_train", {3: 1}, "stop")}
     changed = []
     for names in (("change_strategy",), ("stop_train", "dump")):
-        assert resumed.take(2.0, CallEnded(names))
+        assert resumed.step(2.0, CallEnded(names)).taken
         changed.append(resumed.state.dirty)
     assert changed == [False, True]
     assert not resumed.state.calls
@@ -112,7 +112,7 @@ def test_calls_are_kept_until_their_report_has_gone() -> None:
 
 def test_one_faults_signals_run_through_with_one_uuid() -> None:
     job = Job(JobConfig(fault_recover="on", clusterd=True), "s")
-    job.take(0.0, Reported(Position.agent(1), "REGISTER", 0))
+    job.step(0.0, Reported(Position.agent(1), "REGISTER", 0))
     done: list[str] = []
     for now, signal in enumerate(
         (
@@ -125,8 +125,8 @@ def test_one_faults_signals_run_through_with_one_uuid() -> None:
         ),
         1,
     ):
-        assert job.take(now / 10, signal)
-        outcome = job.tick(now / 10)
+        assert job.step(now / 10, signal).taken
+        outcome = job.step(now / 10, Tick())
         done += [f"{call.name} {call.text}".strip() for call in outcome.calls]
         done += [f"{command.code} {command.to}" for command in outcome.commands]
     assert done == [
@@ -146,29 +146,29 @@ CLUSTERD = JobConfig(fault_recover="on", clusterd=True)
 def paused() -> Job:
     """A job whose starts are held back since time 0; an Agent asks."""
     job = Job(CLUSTERD, "s")
-    job.take(0.0, Signal("u", "pauseStartAgent"))
-    job.take(0.0, Reported(Position.agent(1), "REGISTER", 0))
-    job.take(0.0, Reported(Position.agent(1), "STATUS", 201, "3"))
-    assert job.tick(0.0).commands == []
+    job.step(0.0, Signal("u", "pauseStartAgent"))
+    job.step(0.0, Reported(Position.agent(1), "REGISTER", 0))
+    job.step(0.0, Reported(Position.agent(1), "STATUS", 201, "3"))
+    assert job.step(0.0, Tick()).commands == []
     return job
 
 
 def test_a_reset_of_the_machine_ends_a_pause_of_starts() -> None:
     job = paused()
-    assert job.take(1.0, MachineReset())
+    assert job.step(1.0, MachineReset()).taken
     assert job.state.dirty
-    assert [command.code for command in job.tick(1.0).commands] == [210]
-    assert job.take(2.0, MachineReset())
+    assert [command.code for command in job.step(1.0, Tick()).commands] == [210]
+    assert job.step(2.0, MachineReset()).taken
     assert not job.state.dirty, "nothing was open"
 
 
 def test_a_pause_of_starts_has_a_bound_also_where_clusterd_stands() -> None:
     job, bound = paused(), PAUSE_STARTS_S
     assert job.state.again == bound
-    assert job.tick(bound - 0.1).commands == []
-    outcome = job.tick(bound)
+    assert job.step(bound - 0.1, Tick()).commands == []
+    outcome = job.step(bound, Tick())
     assert [command.code for command in outcome.commands] == [210]
     assert [notice.event for notice in outcome.notices] == ["pause_overdue"]
     assert not job.state.paused
-    job.take(bound, Signal("v", "pauseStartAgent"))
+    job.step(bound, Signal("v", "pauseStartAgent"))
     assert job.state.paused_until == 2 * bound, "each pause has its own"

@@ -35,7 +35,7 @@ def job(config: JobConfig = CONFIG) -> Job:
 def register(made: Job, node: int, devices: list[str]) -> None:
     """An Agent registers as a new process."""
     extension = {"Devices": json.dumps(devices)}
-    made.take(NOW, Reported(Position.agent(node), "REGISTER", 0, "", extension, uuid=f"{node} {devices}"))
+    made.step(NOW, Reported(Position.agent(node), "REGISTER", 0, "", extension, uuid=f"{node} {devices}"))
 
 
 def event(reporter: Position | None, node: int | None, device: str = DEVICE, kind: str = "occurred") -> DeviceEvent:
@@ -67,25 +67,25 @@ def event(reporter: Position | None, node: int | None, device: str = DEVICE, kin
 def test_a_report_comes_from_who_speaks_for_the_node(reporter: Position | None, taken: bool) -> None:
     made = job()
     for each in (event(reporter, 1), DeviceReleased(DEVICE, reporter)):
-        refusal = made.refusal(each)
+        refusal = made.step(0.0, each).refusal
         assert (refusal == "") == taken
         assert taken or f"the device's node is 1, the reporter {reporter}; expected its Agent or Proxy" in refusal
-    assert job(replace(CONFIG, reporters=Reporters())).refusal(event(reporter, 1)) == ""
+    assert job(replace(CONFIG, reporters=Reporters())).step(0.0, event(reporter, 1)).refusal == ""
 
 
 def test_a_said_node_moves_no_device_of_another() -> None:
     made, liar = job(), Position.agent(0)
-    assert "node is 1" in made.refusal(event(liar, 0))
-    assert "node is 0" in made.refusal(event(Position.agent(1), 0))
-    made.take(NOW, DeviceRanks({"host-c/npu": 5}))
-    assert "node is 2" in made.refusal(event(liar, 0, "host-c/npu"))
-    assert made.refusal(event(Position.agent(2), 2, "host-c/npu")) == ""
+    assert "node is 1" in made.step(0.0, event(liar, 0)).refusal
+    assert "node is 0" in made.step(0.0, event(Position.agent(1), 0)).refusal
+    made.step(NOW, DeviceRanks({"host-c/npu": 5}))
+    assert "node is 2" in made.step(0.0, event(liar, 0, "host-c/npu")).refusal
+    assert made.step(0.0, event(Position.agent(2), 2, "host-c/npu")).refusal == ""
 
 
 def test_reports_before_say_where_a_device_is() -> None:
     made = job()
     for node, device in ((2, "host-x/npu"), (None, "host-y/npu")):
-        assert made.take(NOW, event(EVERY, node, device))
+        assert made.step(NOW, event(EVERY, node, device)).taken
     for reporter, device, words in (
         (Position.agent(0), "host-x/npu", "node is 2"),
         (Position.agent(2), "host-x/npu", ""),
@@ -93,16 +93,16 @@ def test_reports_before_say_where_a_device_is() -> None:
         (EVERY, "host-y/npu", ""),
         (FREE, "host-z/npu", ""),
     ):
-        assert words in made.refusal(DeviceReleased(device, reporter)) and (
-            bool(words) == bool(made.refusal(DeviceReleased(device, reporter)))
+        assert words in made.step(0.0, DeviceReleased(device, reporter)).refusal and (
+            bool(words) == bool(made.step(0.0, DeviceReleased(device, reporter)).refusal)
         ), device
 
 
 def test_a_device_that_was_reported_stays_on_its_node() -> None:
     made = job()
-    assert made.refusal(event(Position.agent(0), 0, "host-c/npu")) == ""
-    made.take(NOW, event(Position.agent(0), 0, "host-c/npu"))
-    made.take(NOW, DeviceRanks({"host-c/npu": 5}))
+    assert made.step(0.0, event(Position.agent(0), 0, "host-c/npu")).refusal == ""
+    made.step(NOW, event(Position.agent(0), 0, "host-c/npu"))
+    made.step(NOW, DeviceRanks({"host-c/npu": 5}))
     assert made.place("host-c/npu").node == 0, "a report about node 0 ends no process of node 2"
     open_ = replace(CONFIG, reporters=Reporters())
     stored = Job.from_json(made.to_json(), open_)
@@ -124,5 +124,5 @@ def test_registered_devices_follow_the_agents() -> None:
 
 def test_a_manager_that_goes_on_knows_the_registered_devices() -> None:
     made = Job.from_json(job().to_json(), CONFIG)
-    assert "node is 1" in made.refusal(event(Position.agent(0), 0))
+    assert "node is 1" in made.step(0.0, event(Position.agent(0), 0)).refusal
     assert DeviceState().mapped_node(DEVICE, made.state.records, 2) is None

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.job.decide.events import RetryTime
+from taskd_net.job.decide.events import RetryTime, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins import AnyPlugin, Plugin, Progress
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
@@ -58,13 +58,13 @@ class Scripted(Plugin[Steps]):
 
 def job(*plugins: AnyPlugin) -> Job:
     made = Job(JobConfig(), "u", plugins)
-    made.take(1.0, RetryTime(1))
+    made.step(1.0, RetryTime(1))
     return made
 
 
 def tick(made: Job, now: float = 1.0) -> list[str]:
     """The senders of a tick, and who was barred."""
-    outcome = made.tick(now)
+    outcome = made.step(now, Tick())
     barred = [f"{notice.fields['plugin']} barred" for notice in outcome.notices if notice.event == "plugin_barred"]
     return [command.extension["By"] for command in outcome.commands] + barred
 
@@ -115,7 +115,7 @@ def test_a_plugin_that_fails_alone_stays_barred() -> None:
     made = job(failing)
     assert tick(made) == ["a barred"]
     failing.fails = ""
-    made.take(2.0, RetryTime(2))
+    made.step(2.0, RetryTime(2))
     assert tick(made, 2.0) == []
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from taskd_net.base.untrusted import json_value
-from taskd_net.job.decide.events import RetryTime, Signal
+from taskd_net.job.decide.events import ClockMoved, Resumed, RetryTime, Signal, Tick
 from taskd_net.job.decide.job import PAUSE_STARTS_S, TICK_PAUSE_S, TIME_STORED_S, Job
 from taskd_net.job.decide.outbox import Sending
 from taskd_net.job.decide.plain import from_plain, to_text
@@ -107,12 +107,12 @@ def test_a_stored_state_waits_for_what_was_left(now: float) -> None:
     assert 0.0 < left < PAUSE_STARTS_S
     job = Job.from_json(scene.job.to_json(), CLUSTERD)
     job.state.now = scene.now
-    job.go_on(now, "v")
-    job.tick(now)
+    job.step(now, Resumed("v"))
+    job.step(now, Tick())
     assert job.state.paused and job.state.paused_until == pytest.approx(now + left)
-    job.tick(now + left - 0.1)
+    job.step(now + left - 0.1, Tick())
     assert job.state.paused
-    job.tick(now + left)
+    job.step(now + left, Tick())
     assert not job.state.paused
 
 
@@ -122,9 +122,9 @@ def test_a_state_from_the_future_is_decided_on_at_once() -> None:
     scene.fault(1, 5)
     scene.tick()
     job = Job.from_json(scene.job.to_json(), LOCAL)
-    job.go_on(10.0, "v")
+    job.step(10.0, Resumed("v"))
     assert job.wake == 10.0 + TICK_PAUSE_S
-    assert ("Agent/1", 203) in commands(job.tick(job.wake))
+    assert ("Agent/1", 203) in commands(job.step(job.wake, Tick()))
     agent = job.state.records.agents[1]
     assert max(report.at for report in agent.reports.values()) == 10.0
     assert max(sending.due for sending in job.state.outbox.sending.values()) <= job.state.now + 3.0
@@ -135,18 +135,18 @@ def test_the_clock_steps_while_the_job_runs() -> None:
     scene.signal("pauseStartAgent")
     scene.tick(1.0)
     left = scene.job.state.paused_until - scene.now
-    scene.job.move(scene.now, scene.now - 500.0)
+    scene.job.step(scene.now - 500.0, ClockMoved(scene.now))
     scene.now -= 500.0
     assert scene.job.state.paused_until == pytest.approx(scene.now + left)
     assert scene.job.state.records.since == scene.now
-    assert scene.job.take(scene.now, RetryTime(3)) and scene.job.wake <= scene.now + TICK_PAUSE_S
+    assert scene.job.step(scene.now, RetryTime(3)).taken and scene.job.wake <= scene.now + TICK_PAUSE_S
 
 
 def test_the_time_is_stored_while_something_is_waited_for() -> None:
     job = Job(LOCAL, "u")
     assert job.wake == math.inf
-    job.take(5.0, Signal("u", "pauseStartAgent"))
-    job.tick(5.0)
+    job.step(5.0, Signal("u", "pauseStartAgent"))
+    job.step(5.0, Tick())
     assert job.wake == 5.0 + TIME_STORED_S
-    job.tick(job.wake)
+    job.step(job.wake, Tick())
     assert job.state.now == 5.0 + TIME_STORED_S

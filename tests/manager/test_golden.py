@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.decide.events import Signal, SwitchNic
+from taskd_net.job.decide.events import Signal
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.manager import ManagerConfig
 from tests.manager.doubles import Shell
 
@@ -93,7 +94,7 @@ async def clusterd(shell: Shell) -> None:
     shell.signal(Signal("a", "stopTrain", ("pause_train",)))
     shell.signal(SwitchNic((0,), (True,)))
     await shell.rest()
-    uuid = shell.manager.job.state.switch_nic.uuid
+    uuid = shell.manager.job.requests["SwitchNic"].uuid
     shell.report("Worker/0/0", "ACTION", 204, "switchOK", switchNicUUID=uuid)
     shell.report("Worker/1/1", "ACTION", 204, "switchFail", switchNicUUID=uuid)
     await shell.rest()

@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.job.decide.events import (
-    Acknowledged,
-    Event,
-    MachineReset,
-    ProfilingSwitch,
-    Reported,
-    RetryTime,
-    Signal,
-    StressTest,
-    SwitchNic,
-)
+from taskd_net.job.decide.events import Acknowledged, Event, MachineReset, ProfilingSwitch, Reported, RetryTime, Signal
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.traffic import Call, Command, Item, Reply, Restarts
 from taskd_net.job.manager.history import History, cause
 from taskd_net.observe.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from taskd_net.base import vocabulary
 from taskd_net.base.vocabulary import KEEP_ALIVE
-from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, DeviceReleased, Event, FaultFiles, Reported, RetryTime
+from taskd_net.job.decide.events import (
+    DeviceEvent,
+    DeviceRanks,
+    DeviceReleased,
+    Event,
+    FaultFiles,
+    Reported,
+    Resumed,
+    RetryTime,
+)
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command
@@ -118,7 +127,7 @@ class StoredPlay(Play):
         seed = f"v{self._managers}"
         self.job = Job.from_parts(parts, self.config) if parts else Job(self.config, seed)
         if parts:
-            self.job.go_on(self.now, seed)
+            self.job.step(self.now, Resumed(seed))
         if self._retry_time is not None:
             super().take(self._retry_time)
         self.resumed()
@@ -150,7 +159,7 @@ class StoredDevicePlay(StoredPlay, DevicePlay):
         """The files are read; a reset under way ends untold."""
         self.resets.clear()
         for event in self._mounted:
-            self.job.take(self.now, event)
+            self.job.step(self.now, event)
 
 
 @settings(max_examples=100)

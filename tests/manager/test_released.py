@@ -19,7 +19,7 @@ from taskd_net.base.logger import get_logger
 from taskd_net.job import profiling_switch
 from taskd_net.job.clusterd import rpcs
 from taskd_net.job.clusterd.life import ClusterdTimes
-from taskd_net.job.decide.events import MachineReset, Subscribed
+from taskd_net.job.decide.events import MachineReset, Resumed, Subscribed, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.traffic import Outcome
 from taskd_net.job.keep.leader import Leader
@@ -72,11 +72,11 @@ def test_a_state_of_0_2_0_is_read_whole(state: Path, read: Callable[[Path], dict
     assert (list(left.records.agents), list(left.records.workers)) == ([0, 1], [0, 1, 2, 3])
     assert (left.records.exited, list(left.calls), len(left.orders.taken)) == ({1}, ["on_global_rank"], 3)
     (command,) = left.outbox.commands()
-    job.go_on(now, "next")
-    job.take(now, MachineReset())
-    outcomes = [job.tick(now + 1.0)]
-    job.take(now + 2.0, Subscribed())
-    outcomes.append(job.tick(now + 2.0))
+    job.step(now, Resumed("next"))
+    job.step(now, MachineReset())
+    outcomes = [job.step(now + 1.0, Tick())]
+    job.step(now + 2.0, Subscribed())
+    outcomes.append(job.step(now + 2.0, Tick()))
     assert [each.uuid for outcome in outcomes for each in outcome.commands] == [command], "with its uuid"
     assert reported(outcomes) == [{3: 1}], "ClusterD forgets the round, whose stop names rank 3"
 

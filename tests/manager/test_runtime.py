@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.decide.events import Event, RetryTime, Signal, SwitchNic
+from taskd_net.job.decide.events import Event, RetryTime, Signal
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import JobTimes
 from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
 from taskd_net.job.manager import ManagerConfig

@@ -221,7 +221,7 @@ async def test_workers_get_the_switch_of_the_file(path: Path, often: None) -> No
         assert (await one.command()).code == 711
         write(path)
         assert (await one.command()).code == 700
-        assert manager.job.state.profiling == ProfilingSwitch()
+        assert manager.job.requests["ProfilingSwitch"] == ProfilingSwitch()
 
 
 async def test_clusterd_has_the_say(path: Path, often: None) -> None:
@@ -230,7 +230,7 @@ async def test_clusterd_has_the_say(path: Path, often: None) -> None:
     config = ManagerConfig(job_id="J", clusterd=True)
     async with managed(config, signals=asyncio.Queue(), limits=limits) as (_, manager):
         assert not any("profiling switch" in task.get_name() for task in manager._tasks)
-        assert manager.job.state.profiling is None
+        assert manager.job.requests["ProfilingSwitch"] is None
 
 
 ENDS = """

@@ -24,7 +24,13 @@ from tests.manager.cluster import Leaf
 pytestmark = [pytest.mark.mixed, pytest.mark.timeout(180)]
 
 LEADS = r"\] leads .*"
-REFUSED = f"schema {SCHEMA + 1}, of a newer release; this one reads up to {SCHEMA}"
+FIRST = 1
+"""The schema of 0.2.0."""
+
+
+def refused(written: int, reads: int) -> str:
+    """The line of a release that cannot read a state."""
+    return f"schema {written}, of a newer release; this one reads up to {reads}"
 
 
 @pytest.fixture(scope="session")
@@ -57,14 +63,14 @@ def mgr(state: object, logs: Path, package: Path = ROOT) -> Daemon:
     return Daemon("mgr", "--job-id", "J", "--state", state, logs=logs, **of(package))
 
 
-async def refuses(state: object, logs: Path, package: Path) -> None:
+async def refuses(state: object, logs: Path, package: Path, line: str) -> None:
     """Start a Mgr that ends with one line."""
     listen = ("--listen", "127.0.0.1:0", "--log-path", logs)
     async with Command("mgr", "--job-id", "J", "--state", state, *listen, **of(package)) as command:
         assert await command.rest() == ""
         assert await command.exit_code() == 1
-    (line,) = (line for line in command.errors.splitlines() if line.startswith("Error: "))
-    assert REFUSED in line and "Traceback" not in command.errors
+    (said,) = (each for each in command.errors.splitlines() if each.startswith("Error: "))
+    assert line in said and "Traceback" not in command.errors
 
 
 async def leader(etcd: Member) -> tuple[int, int]:
@@ -87,10 +93,13 @@ async def started(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("package", ["this one", "0.2.0"])
-async def test_an_earlier_release_refuses_the_file_of_a_later_one(
-    package: str, first: Path, later: Path, tmp_path: Path
-) -> None:
-    earlier, state = first if package == "0.2.0" else ROOT, tmp_path / "state"
+async def test_an_earlier_release_refuses_the_file_of_a_later_one(package: str, tmp_path: Path, request: Any) -> None:
+    """A release later than this one, and this one after 0.2.0."""
+    state, schema = tmp_path / "state", FIRST if package == "0.2.0" else SCHEMA
+    if package == "0.2.0":
+        earlier, later = request.getfixturevalue("first"), ROOT
+    else:
+        earlier, later = ROOT, request.getfixturevalue("later")
     async with mgr(state, tmp_path / "a", earlier) as daemon:
         await started(daemon)
         daemon.signal(signal.SIGTERM)
@@ -100,7 +109,7 @@ async def test_an_earlier_release_refuses_the_file_of_a_later_one(
         await started(daemon)
         daemon.signal(signal.SIGTERM)
         assert await daemon.exit_code() == 0
-    await refuses(state, tmp_path / "c", earlier)
+    await refuses(state, tmp_path / "c", earlier, refused(SCHEMA if later is ROOT else SCHEMA + 1, schema))
     async with mgr(state, tmp_path / "d", later) as daemon:
         await daemon.said("manager_resumed")
 
@@ -119,8 +128,8 @@ async def test_a_standby_leaves_the_job_to_later_releases_once_one_of_them_has_l
                 await new.said(LEADS)
                 await new.said("manager_resumed")
                 standby.signal(signal.SIGCONT)
-                await standby.said(f"standby_cannot_lead .*{REFUSED}")
-                await refuses(state, tmp_path / "d", ROOT)
+                await standby.said(f"standby_cannot_lead .*{refused(SCHEMA + 1, SCHEMA)}")
+                await refuses(state, tmp_path / "d", ROOT, refused(SCHEMA + 1, SCHEMA))
                 await started(new)
                 new.signal(signal.SIGKILL)
                 await new.exit_code()

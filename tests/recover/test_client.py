@@ -19,7 +19,9 @@ from taskd_net.job.clusterd.client import Client, ClusterdError
 from taskd_net.job.clusterd.codes import describe
 from taskd_net.job.clusterd.life import ClusterdTimes
 from taskd_net.job.clusterd.trust import credentials
-from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire
 from tests.peers.clusterd import INFO as INFO_OF_REFUSALS

@@ -5,7 +5,9 @@ import re
 import pytest
 
 from taskd_net.job.clusterd.orders import Message, job_of, read
-from taskd_net.job.decide.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.decide.events import ProfilingSwitch, Signal
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire
 

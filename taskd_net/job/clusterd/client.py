@@ -22,6 +22,7 @@ from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.clusterd.codes import Code, describe
 from taskd_net.job.clusterd.counters import Counters
 from taskd_net.job.clusterd.life import ClusterdTimes, Life, Step
+from taskd_net.job.clusterd.operations import OPERATIONS
 from taskd_net.job.clusterd.rpcs import Rpc
 from taskd_net.job.decide import events
 from taskd_net.job.decide.events import Event, Signal
@@ -36,7 +37,6 @@ StreamCall: TypeAlias = "grpc.aio.UnaryStreamMultiCallable[bytes, bytes]"
 
 _CALLS: Final = {Step.INIT: rpcs.INIT, Step.REGISTER: rpcs.REGISTER, Step.HEALTH_CHECK: rpcs.HEALTH_CHECK}
 _TAKEN_OVER: Final = ("taken over",)
-_OPERATIONS: Final = (rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS)
 
 
 class ClusterdError(TaskdNetError):
@@ -348,7 +348,8 @@ class Client:
         await self._registered()
         streams = [asyncio.create_task(self._orders(rpcs.SIGNALS, self._info), name="reads signals of ClusterD")]
         if self._operations:
-            streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in _OPERATIONS]
+            rpcs_beside = [each.orders for each in OPERATIONS]
+            streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in rpcs_beside]
         self._streams = streams
         self.counters.streams += 1
         self.counters.rounds += self._round_over

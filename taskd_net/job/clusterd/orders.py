@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from taskd_net.base.untrusted import shown
+from taskd_net.job.clusterd.operations import OPERATIONS
 from taskd_net.job.clusterd.reports import rank_number
-from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal
 from taskd_net.job.profiling_switch import COMMUNICATION, DOMAINS
 from taskd_net.net.wire import datatrace_pb2, recover_pb2
 
 VALID_SWITCH = 200
 """Code of a DataStatusRes whose switch is valid."""
 
-Message = (
-    recover_pb2.ProcessManageSignal
-    | recover_pb2.SwitchRankList
-    | recover_pb2.StressTestRankParams
-    | datatrace_pb2.DataStatusRes
-)
+Message = Any
+"""The answer of a stream that brings orders: a ProcessManageSignal, a DataStatusRes, or one of `OPERATIONS`."""
 
 
 def job_of(message: Message) -> str | None:
     """The job that a message is for; None where it does not say."""
-    return None if isinstance(message, datatrace_pb2.DataStatusRes) else message.jobId
+    job: str | None = getattr(message, "jobId", None)
+    return job
 
 
 def read(message: Message) -> Event:
@@ -33,16 +33,9 @@ def read(message: Message) -> Event:
     match message:
         case recover_pb2.ProcessManageSignal():
             return _signal(message)
-        case recover_pb2.SwitchRankList():
-            ranks = tuple(rank_number(rank, "a rankID") for rank in message.rankID)
-            if len(ranks) != len(message.op):
-                raise ValueError(f"op has {len(message.op)} entries; expected one for each of {len(ranks)} ranks")
-            return SwitchNic(ranks, tuple(message.op))
-        case recover_pb2.StressTestRankParams():
-            params = message.stressParam.items()
-            return StressTest({rank_number(rank, "a rank of stressParam"): tuple(each.ops) for rank, each in params})
-        case _:
+        case datatrace_pb2.DataStatusRes():
             return _switch(message)
+    return next(each.read(message) for each in OPERATIONS if isinstance(message, each.orders.answer))
 
 
 def _signal(message: recover_pb2.ProcessManageSignal) -> Signal:

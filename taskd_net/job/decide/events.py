@@ -115,31 +115,19 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchNic:
-    """ClusterD asks for a switch of network cards.
+class Request:
+    """An order for one plugin, which declares this class as what it `takes`, and keeps the last one in its state.
 
     Args:
-        ranks: global ranks.
-        ops: for each, whether it goes to the backup card.
         uuid: given by the Job.
     """
 
-    ranks: tuple[int, ...] = ()
-    ops: tuple[bool, ...] = ()
-    uuid: str = ""
+    uuid: str = field(default="", kw_only=True)
 
-
-@dataclass(frozen=True, slots=True)
-class StressTest:
-    """ClusterD asks for a stress test.
-
-    Args:
-        ops: operations by global rank: 0 aic, 1 p2p or hccs.
-        uuid: given by the Job.
-    """
-
-    ops: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    uuid: str = ""
+    @property
+    def words(self) -> str:
+        """The request in the history of decisions."""
+        return type(self).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +233,7 @@ class DecidesAgain:
 class MachineReset:
     """ClusterD's machine of the job is in its first state, because the stream of its signals has ended.
 
-    ClusterD forgets a switch of cards, a stress test and a pause of starts with it.
+    ClusterD forgets its operations and a pause of starts with it.
     """
 
 
@@ -281,6 +269,54 @@ class Continued:
     done: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """It is time to decide on all that came since the last tick, and on what is due by time; see `Job.wake`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
+
+    The clock has moved since the last time in the state, and no time of the gap counts.
+
+    Args:
+        seed: head of the uuids from now on. The state may be older than the last commands, after a full disk or a loss
+            of power; a uuid given twice would make receivers drop the second command as a resend.
+    """
+
+    seed: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMoved:
+    """The clock has moved to the present, by a step or a gap; see `decide.times`.
+
+    Nothing was heard in a gap, so no Agent or Worker has been silent for longer than since now.
+
+    Args:
+        then: the time before.
+    """
+
+    then: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unbarred:
+    """A plugin may have its streams again.
+
+    Args:
+        plugin: its name.
+        alone: only those streams that no other plugin may have.
+    """
+
+    plugin: str
+    alone: bool
+
+
+OfManager = Tick | Resumed | ClockMoved | Unbarred
+"""Events of the Manager itself."""
+
 Underway = (
     Acknowledged
     | ReceiverGone
@@ -297,4 +333,4 @@ Underway = (
 OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded
 """Events of devices, and of the rules for their faults."""
 
-Event = Reported | Underway | Signal | SwitchNic | StressTest | ProfilingSwitch | RetryTime | OfDevices
+Event = OfManager | Reported | Underway | Signal | Request | ProfilingSwitch | RetryTime | OfDevices

@@ -1,10 +1,20 @@
-"""A job's decisions: events in, one Outcome for each tick out."""
+"""A job's decisions: an event in, its Outcome out.
+
+```
+    job = Job(config, seed)                         # or Job.from_parts(stored), and a Resumed
+    job.step(now, Reported(…))                      # reports, signals, acknowledgements change the state
+    when job.wake has come:
+        outcome = job.step(now, Tick())             # decides on all of them together
+        store(job.unsaved())
+        carry out outcome                           # only what is stored may happen
+```
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Role, is_rank
@@ -14,6 +24,7 @@ from taskd_net.job.decide.devices import Devices
 from taskd_net.job.decide.events import (
     Acknowledged,
     CallEnded,
+    ClockMoved,
     Continued,
     DecidesAgain,
     DeviceEvent,
@@ -21,21 +32,24 @@ from taskd_net.job.decide.events import (
     Event,
     FaultsReported,
     MachineReset,
+    OfDevices,
     ProfilingSwitch,
     ReceiverGone,
     Recovered,
     Reported,
+    Request,
+    Resumed,
     RetryTime,
     Signal,
-    StressTest,
     Subscribed,
-    SwitchNic,
+    Tick,
+    Unbarred,
+    Underway,
 )
 from taskd_net.job.decide.fault import Fault, read_fault
 from taskd_net.job.decide.open_faults import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
-from taskd_net.job.decide.plugins import AnyPlugin, built_in, stress_test, switch_nic
-from taskd_net.job.decide.plugins.job_rescheduling import JobRescheduling
+from taskd_net.job.decide.plugins import AnyPlugin, built_in
 from taskd_net.job.decide.records import Taken
 from taskd_net.job.decide.reporters import RegisteredDevices
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
@@ -76,15 +90,18 @@ _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary
 OTHER_FAULT: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
-_OPERATIONS: Final = (stress_test.STREAM, switch_nic.STREAM)
-"""Streams of the operations for which ClusterD pauses the training."""
+
+
+_Happened = Reported | Underway | Signal | Request | ProfilingSwitch | RetryTime | OfDevices
 
 
 class Job:
     """The decisions of one job's Manager.
 
-    Events change the state; a tick decides on what has changed, and on what is due by time. Equal events at equal times
-    lead to equal outcomes, uuids included.
+    Equal events at equal times lead to equal outcomes, uuids included.
+
+    Attributes:
+        requests: the last request to each plugin that takes some, by the name of its class.
 
     Args:
         config: the settings.
@@ -104,6 +121,9 @@ class Job:
         self.state = State(seed=seed) if stored is None else stored
         self._streams = Streams(self.plugins, self.state.streams)
         self.state.streams = self._streams.streams
+        self._takers = {plugin.takes: plugin for plugin in self.plugins if plugin.takes is not None}
+        self.requests: dict[str, Any] = {}
+        self._note_requests()
         self.devices = Devices(config.faults, self.state.devices, reports_only=config.clusterd)
         self._named = RegisteredDevices()
         self.state.records.registered_again.update(self.state.records.agents)
@@ -137,35 +157,6 @@ class Job:
         self.devices.sync()
         return state.unsaved(self.state, self.plugins)
 
-    def go_on(self, now: float, seed: str) -> None:
-        """A Manager begins with a stored state: commands on their way are sent again at once, with their uuids.
-
-        The clock has moved since the last time in the state, and no time of the gap counts.
-
-        Args:
-            now: the time.
-            seed: head of the uuids from now on. The state may be older than the last commands, after a full disk or a
-                loss of power; a uuid given twice would make receivers drop the second command as a resend.
-        """
-        self.state.seed, self.state.own_until = seed, 0.0
-        self.move(self.state.now or now, now)
-        self.state.outbox.hurry(now)
-        self.devices.resume(now)
-        self.state.dirty = self.state.dirty or self.devices.stepped
-
-    def move(self, then: float, now: float) -> None:
-        """Take note that the clock has moved from `then` to `now`, by a step or a gap; see `decide.times`.
-
-        Nothing was heard in a gap, so no Agent or Worker has been silent for longer than since now.
-        """
-        current = self.state
-        times.move(current, then, now)
-        current.records.since = now
-        current.outbox.unsaved.update(current.outbox.sending)
-        for plugin in self.plugins:
-            plugin.move(then, now)
-        self.devices.move(then, now)
-
     @property
     def wake(self) -> float:
         """Time at which the next tick is due, in seconds since the epoch; infinity for never.
@@ -180,14 +171,54 @@ class Job:
         due = current.ticked if current.dirty else later
         return max(due, current.ticked + TICK_PAUSE_S)
 
-    def take(self, now: float, event: Event) -> bool:
-        """Take an event in. Nothing is decided before the next tick.
+    def step(self, now: float, event: Event) -> Outcome:
+        """Take an event in. Nothing is decided before the next `Tick`.
+
+        Args:
+            now: the time, in seconds since the epoch.
+            event: what has happened.
 
         Returns:
-            False where the event is refused: a report of something that is no Agent or Worker, or of one more than
-            `records.JOB_NODES`; an acknowledgement of nothing on its way, or by some of a broadcast's receivers; an
-            order of ClusterD that was taken before; and as in `Devices.take`, which also says what it raises.
+            Of a `Tick` the decisions, each once. Of another event whether it was `taken`. It is not: a report of
+            something that is no Agent or Worker, or of one more than `records.JOB_NODES`; an acknowledgement of
+            nothing on its way, or by some of a broadcast's receivers; an order of ClusterD that was taken before; a
+            request that no plugin takes; and as in `Devices.take`.
+
+        Raises:
+            ConfigError: files with rules for faults are refused; the rules in force stay.
         """
+        match event:
+            case Tick():
+                return self._decide(now)
+            case Resumed():
+                self._resume(now, event.seed)
+            case ClockMoved():
+                self._move(event.then, now)
+            case Unbarred():
+                self._streams.unbar(event.plugin, alone=event.alone)
+            case DeviceEvent() | DeviceReleased() if refusal := self._refusal(event):
+                return Outcome(taken=False, refusal=refusal)
+            case _:
+                return Outcome(taken=self._take(now, event))
+        return Outcome()
+
+    def _resume(self, now: float, seed: str) -> None:
+        self.state.seed, self.state.own_until = seed, 0.0
+        self._move(self.state.now or now, now)
+        self.state.outbox.hurry(now)
+        self.devices.resume(now)
+        self.state.dirty = self.state.dirty or self.devices.stepped
+
+    def _move(self, then: float, now: float) -> None:
+        current = self.state
+        times.move(current, then, now)
+        current.records.since = now
+        current.outbox.unsaved.update(current.outbox.sending)
+        for plugin in self.plugins:
+            plugin.move(then, now)
+        self.devices.move(then, now)
+
+    def _take(self, now: float, event: _Happened) -> bool:
         current = self.state
         current.now = max(now, current.now)
         match event:
@@ -206,9 +237,10 @@ class Job:
                 for name in event.names:
                     current.dirty = current.calls.pop(name, None) is not None or current.dirty
             case MachineReset():
-                begun = current.paused or current.switch_nic.uuid or current.stress_test.uuid
-                current.dirty = current.dirty or bool(begun)
-                current.paused_until, current.switch_nic, current.stress_test = 0.0, SwitchNic(), StressTest()
+                begun = [current.paused, *(plugin.clusterd_forgets() for plugin in self.plugins)]
+                current.dirty = current.dirty or any(begun)
+                current.paused_until = 0.0
+                self._note_requests()
                 current.open_faults.end()
                 self._void_orders()
             case Subscribed():
@@ -223,22 +255,28 @@ class Job:
             case Continued():
                 current.open_faults.continued(done=event.done)
                 current.dirty = True
-            case SwitchNic():
-                current.switch_nic, current.dirty = replace(event, uuid=current.uuid()), True
-            case StressTest():
-                current.stress_test, current.dirty = replace(event, uuid=current.uuid()), True
-            case ProfilingSwitch():
-                current.profiling, current.dirty = event, True
             case RetryTime():
                 if current.first_retry_time is None:
                     current.first_retry_time = event.value
                 current.retry_time, current.dirty = event.value, True
+            case Request() | ProfilingSwitch():
+                return self._ask(event)
             case _:
                 current.dirty = True
                 return self.devices.take(event, current.now)
         return True
 
-    def refusal(self, event: DeviceEvent | DeviceReleased) -> str:
+    def _ask(self, request: Request | ProfilingSwitch) -> bool:
+        """Hand a request to the plugin that takes its class."""
+        plugin, current = self._takers.get(type(request)), self.state
+        if plugin is None:
+            return False
+        plugin.take(replace(request, uuid=current.uuid()) if isinstance(request, Request) else request)
+        self._note_requests()
+        current.dirty = True
+        return True
+
+    def _refusal(self, event: DeviceEvent | DeviceReleased) -> str:
         """The reason not to take a report of a device from its sender; empty for a good one."""
         rule = self.config.reporters
         if not rule.certified:
@@ -255,18 +293,11 @@ class Job:
         """The node and the ranks of a device."""
         return self._snapshot().place(device)
 
-    def unbar(self, name: str, *, alone: bool) -> None:
-        """Let a plugin have its streams again; with `alone` only those that nobody else may have."""
-        for stream, each in self.state.streams.items():
-            if not alone or self.candidates(stream) == (name,):
-                each.barred.discard(name)
-
     def candidates(self, stream: str) -> tuple[str, ...]:
         """Names of the plugins that may own a stream, by priority."""
         return self._streams.candidates(stream)
 
-    def tick(self, now: float) -> Outcome:
-        """Decide on all that has changed since the last tick, and on what is due."""
+    def _decide(self, now: float) -> Outcome:
         current, outcome = self.state, Outcome()
         current.now = current.ticked = max(now, current.now)
         self.devices.look(current.now)
@@ -371,7 +402,8 @@ class Job:
         current = self.state
         current.signals = [each for each in current.signals if each.signal_type != events.KILL_MASTER]
         for command in current.outbox.commands_to(traffic.agent(0), vocabulary.EXIT):
-            if command.owner == JobRescheduling.name:
+            owner = self._streams.plugins.get(command.owner)
+            if owner is not None and owner.ends_job:
                 current.outbox.withdraw(command.uuid)
                 current.records.stay(0, current.now)
 
@@ -401,7 +433,7 @@ class Job:
         else:
             if not current.own_until:
                 current.own_order, current.own_until = "", current.now + CONTROLLER_S
-            if current.own_order or any(self._streams.streams[name].owner for name in _OPERATIONS):
+            if current.own_order or self._streams.pauses_training:
                 return
         current.own_order = current.uuid()
         order = Signal(current.own_order, events.CHANGE_STRATEGY, ("change_strategy",), change_strategy=strategy)
@@ -422,10 +454,13 @@ class Job:
             current.signal,
             current.retry_time,
             current.first_retry_time,
-            current.profiling,
-            current.switch_nic,
-            current.stress_test,
+            self.requests,
         )
+
+    def _note_requests(self) -> None:
+        """Show the last request of each class in the next snapshots."""
+        for kind, plugin in self._takers.items():
+            self.requests[kind.__name__] = plugin.state.request
 
     def _run(self, outcome: Outcome) -> bool:
         def carry_out(owner: str, items: list[Item]) -> None:

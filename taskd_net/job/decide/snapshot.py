@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import IN_PLACE_S
 from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.clusterd_round import ClusterdRound
 from taskd_net.job.decide.device_state import DeviceState, FaultConfig, Place, ranks_of_node
-from taskd_net.job.decide.events import ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.decide.events import Signal
 from taskd_net.job.decide.fault import Fault
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S, Outbox
 from taskd_net.job.decide.records import AGENT_SILENT_S, Records
@@ -114,8 +115,7 @@ class Snapshot:
         signal: ClusterD's last signal; signals that arrive together are shown one after another.
         retry_time: of reset.json; None without that file.
         first_retry_time: the one that this job's first Manager began with.
-        profiling: the wanted profiling domains; None before anybody has said.
-        switch_nic, stress_test: ClusterD's last requests.
+        requests: the last request to each plugin that takes some, by the name of its class.
     """
 
     now: float
@@ -127,9 +127,22 @@ class Snapshot:
     signal: Signal
     retry_time: int | None
     first_retry_time: int | None
-    profiling: ProfilingSwitch | None
-    switch_nic: SwitchNic
-    stress_test: StressTest
+    requests: Mapping[str, Any]
+
+    @property
+    def profiling(self) -> Any:
+        """The wanted `ProfilingSwitch`, for users' plugins; None before anybody has said."""
+        return self.requests["ProfilingSwitch"]
+
+    @property
+    def switch_nic(self) -> Any:
+        """ClusterD's last `SwitchNic`, for users' plugins."""
+        return self.requests["SwitchNic"]
+
+    @property
+    def stress_test(self) -> Any:
+        """ClusterD's last `StressTest`, for users' plugins."""
+        return self.requests["StressTest"]
 
     def restarting(self, rank: int) -> bool:
         """True while a 208 is on its way to an Agent: its reports are older than that restart."""

@@ -10,7 +10,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import json_value, shown
 from taskd_net.job.decide.clusterd_round import ClusterdRound
 from taskd_net.job.decide.device_state import DeviceState
-from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, ProfilingSwitch, Signal, StressTest, SwitchNic
+from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
 from taskd_net.job.decide.open_faults import OpenFaults
 from taskd_net.job.decide.orders import Orders
 from taskd_net.job.decide.outbox import Outbox, Sending
@@ -21,8 +21,21 @@ from taskd_net.job.decide.streams import Stream
 from taskd_net.job.decide.times import Moment, Timer
 from taskd_net.job.decide.traffic import Call
 
-SCHEMA: Final = 1
-"""Version of the stored form. A newer release reads older ones: every field has a default."""
+SCHEMA: Final = 2
+"""Version of the stored form. A newer release reads older ones: every field has a default.
+
+| version | |
+|---|---|
+| 1 | 0.2.0 |
+| 2 | the state of a plugin has the last request to it; before, that of the job had it |
+"""
+
+_REQUESTS_OF_1: Final = {
+    "profiling": "ProfilingPlugin",
+    "switch_nic": "OMSwitchNicPlugin",
+    "stress_test": "OMStressTestPlugin",
+}
+"""Fields of the job's state in version 1, with the plugin that has each as its `request`."""
 
 
 class NewerRelease(ConfigError):
@@ -66,7 +79,7 @@ class State:
         devices: faults of devices.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
-        retry_time, first_retry_time, profiling, switch_nic, stress_test: as in a Snapshot.
+        retry_time, first_retry_time: as in a Snapshot.
     """
 
     seed: str = ""
@@ -93,9 +106,6 @@ class State:
     paused_until: Timer = 0.0
     retry_time: int | None = None
     first_retry_time: int | None = None
-    profiling: ProfilingSwitch | None = None
-    switch_nic: SwitchNic = field(default_factory=SwitchNic)
-    stress_test: StressTest = field(default_factory=StressTest)
 
     @property
     def paused(self) -> bool:
@@ -157,7 +167,7 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
     read = _with_round(from_plain(State, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)
-    _fill(plugins, _value(parts.get("plugins", "{}")))
+    _fill(plugins, _with_requests(_value(parts.get("plugins", "{}")), state))
     return read
 
 
@@ -175,7 +185,7 @@ def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
     """
     stored = _stored(text)
     state = _with_round(from_plain(State, stored.get("state"), "state"), stored.get("state"))
-    _fill(plugins, stored.get("plugins"))
+    _fill(plugins, _with_requests(stored.get("plugins"), stored.get("state")))
     return state
 
 
@@ -185,6 +195,14 @@ def _with_round(state: State, stored: object) -> State:
     if isinstance(stored, dict) and "open_faults" not in stored and signal.signal_type in (STOP_TRAIN, GLOBAL_FAULT):
         state.open_faults.take(replace(signal, signal_type=STOP_TRAIN))
     return state
+
+
+def _with_requests(own: object, state: object) -> object:
+    """The states of plugins, with the requests that the job's state has in version 1."""
+    if not isinstance(own, dict) or not isinstance(state, dict):
+        return own
+    found = {plugin: state[name] for name, plugin in _REQUESTS_OF_1.items() if name in state and plugin in own}
+    return own | {plugin: own[plugin] | {"request": request} for plugin, request in found.items()}
 
 
 def _value(text: str) -> object:

@@ -71,6 +71,17 @@ class Streams:
         """Names of the plugins that may own a stream, by priority."""
         return tuple(plugin.name for plugin in self._order[name])
 
+    def unbar(self, plugin: str, *, alone: bool) -> None:
+        """Let a plugin have its streams again; with `alone` only those that nobody else may have."""
+        for name, stream in self.streams.items():
+            if not alone or self.candidates(name) == (plugin,):
+                stream.barred.discard(plugin)
+
+    @property
+    def pauses_training(self) -> bool:
+        """True while the owner of a stream needs a paused training."""
+        return any(stream.owner and self.plugins[stream.owner].pauses_training for stream in self.streams.values())
+
     def run(self, snapshot: Snapshot, outcome: Outcome, carry_out: CarryOut) -> bool:
         """Give free streams to plugins, and let every owner take its step.
 

@@ -247,9 +247,11 @@ class Notice:
 
 @dataclass(slots=True)
 class Outcome:
-    """Decisions of one tick, in the order of each list.
+    """Consequences of one event: of a `Tick` its decisions, in the order of each list; of another event none.
 
     Attributes:
+        taken: the event was taken in; see `Job.step`.
+        refusal: the reason why its sender may not report it; empty for another reason, and for an event that was taken.
         commands: messages to send, once each; those with a uuid that was sent before are resends.
         calls: calls of the controller. They have no resends, because the controller ends with this process.
         replies: requests to ClusterD.
@@ -263,6 +265,8 @@ class Outcome:
         answered: times of arrival of the faults that the commands answer.
     """
 
+    taken: bool = True
+    refusal: str = ""
     commands: list[Command] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)

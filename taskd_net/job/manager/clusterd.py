@@ -28,6 +28,7 @@ from taskd_net.job.clusterd import reports, rpcs
 from taskd_net.job.clusterd.client import Client, ClusterdError
 from taskd_net.job.clusterd.codes import Code
 from taskd_net.job.clusterd.controller import Controller, NoHandler, Ranks, give_up, unknown_actions
+from taskd_net.job.clusterd.operations import OPERATIONS
 from taskd_net.job.clusterd.reporter import (
     ENDED_BY,
     Reporter,
@@ -47,10 +48,9 @@ from taskd_net.job.decide.events import (
     MachineReset,
     ProfilingSwitch,
     Recovered,
+    Request,
     Signal,
-    StressTest,
     Subscribed,
-    SwitchNic,
 )
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.traffic import Call, Reply, ReportFaults
@@ -71,12 +71,6 @@ ROLE: Final = "taskd"
 
 NO_STREAM: Final = -1
 """Number of no stream of signals."""
-
-_REPLIES: Final[dict[type[Event], Rpc[Any, recover_pb2.Status]]] = {
-    SwitchNic: rpcs.REPLY_SWITCH_NIC,
-    StressTest: rpcs.REPLY_STRESS_TEST,
-}
-"""The result that answers an order."""
 
 
 class Clusterd(Reporter):
@@ -265,8 +259,9 @@ class Clusterd(Reporter):
         self._log.info("clusterd_report_void", call=rpc.name)
 
     async def _arrived(self, event: Event) -> None:
-        if isinstance(event, SwitchNic | StressTest):
-            self._asked[_REPLIES[type(event)].name] = self.client.stream
+        if isinstance(event, Request):
+            operation = next(each for each in OPERATIONS if each.request is type(event))
+            self._asked[operation.reply.name] = self.client.stream
         if not isinstance(event, Signal):
             self._take(event)
             return
@@ -378,15 +373,8 @@ def _result(job_id: str, reply: Reply) -> tuple[Rpc[Any, recover_pb2.Status], An
     Raises:
         ArgumentError: a plugin has made one that ClusterD does not have.
     """
-    value: Any = json_value(reply.result)
-    if reply.rpc == rpcs.REPLY_SWITCH_NIC.name:
-        return rpcs.REPLY_SWITCH_NIC, recover_pb2.SwitchResult(jobId=job_id, result=bool(value))
-    if reply.rpc != rpcs.REPLY_STRESS_TEST.name:
-        raise ArgumentError(f"rpc is {reply.rpc!r}; expected ReplySwitchNicResult or ReplyStressTestResult")
-    results = {
-        rank: recover_pb2.StressTestRankResult(
-            rankResult={op: recover_pb2.StressTestOpResult(**outcome) for op, outcome in ops.items()}
-        )
-        for rank, ops in value.items()
-    }
-    return rpcs.REPLY_STRESS_TEST, recover_pb2.StressTestResult(jobId=job_id, stressResult=results)
+    for each in OPERATIONS:
+        if each.reply.name == reply.rpc:
+            return each.reply, each.write(job_id, json_value(reply.result))
+    expected = " or ".join(each.reply.name for each in OPERATIONS)
+    raise ArgumentError(f"rpc is {reply.rpc!r}; expected {expected}")

@@ -57,7 +57,7 @@ class DeviceFaults:
         self,
         config: ManagerConfig,
         job: Job,
-        take: Callable[[Event], bool],
+        take: Callable[[Event], object],
         counters: JobCounters,
         log: Any,
         on_reset: OnReset | None,

@@ -368,4 +368,10 @@ def _copied(snapshot: Snapshot) -> Snapshot:
     targets = {to: list(uuids) for to, uuids in outbox.by_target.items()}
     tasks = {name: copy(task) for name, task in snapshot.devices.tasks.items()}
     devices = DeviceState(tasks, dict(snapshot.devices.nodes), ranks=dict(snapshot.devices.ranks))
-    return replace(snapshot, records=still, outbox=Outbox(sending, targets, dict(outbox.codes)), devices=devices)
+    return replace(
+        snapshot,
+        records=still,
+        outbox=Outbox(sending, targets, dict(outbox.codes)),
+        devices=devices,
+        requests=dict(snapshot.requests),
+    )

@@ -19,12 +19,11 @@ from taskd_net.job.decide.events import (
     MachineReset,
     ProfilingSwitch,
     Reported,
+    Request,
     ResetEnded,
     RetryTime,
     Signal,
-    StressTest,
     Subscribed,
-    SwitchNic,
 )
 from taskd_net.job.decide.traffic import Call, Command, Item, Replace, Reply, ReportFaults, Reset, Restarts
 from taskd_net.observe.job_view import (
@@ -153,12 +152,8 @@ def cause(event: Event) -> str:
         case Signal():
             names = (event.signal_type, event.strategy, ",".join(event.actions), event.uuid)
             text = f"ClusterD {' '.join(filter(None, names))}"
-        case SwitchNic():
-            text = f"ClusterD asks for a switch of cards of {len(event.ranks)} ranks"
-        case StressTest():
-            text = f"ClusterD asks for a stress test of {len(event.ops)} ranks"
-        case ProfilingSwitch():
-            text = f"profiling switch {event.state:02}"
+        case Request() | ProfilingSwitch():
+            text = event.words
         case Subscribed():
             text = "a stream of ClusterD's signals has begun"
         case MachineReset():

@@ -18,13 +18,15 @@ from taskd_net.core.counters import Latency, bucket_of
 from taskd_net.core.frame import Ack
 from taskd_net.job.decide.events import (
     Acknowledged,
-    DeviceEvent,
-    DeviceReleased,
+    ClockMoved,
     Event,
     ProfilingSwitch,
     ReceiverGone,
     Reported,
+    Resumed,
     RetryTime,
+    Tick,
+    Unbarred,
     Underway,
 )
 from taskd_net.job.decide.job import Job
@@ -259,9 +261,9 @@ class Manager:
         if ahead >= CLOCK_STEP_S:
             self._log.warning("clock_went_back", seconds=round(ahead), state=str(self._keeping.path))
         self._history.move(now)
-        job.go_on(now, seed)
+        job.step(now, Resumed(seed))
         for each in self._guarded:
-            job.unbar(each.name, alone=False)
+            job.step(now, Unbarred(each.name, alone=False))
         self._log.info("manager_resumed", file=str(self._keeping.path), sending=len(job.state.outbox.sending))
         return job
 
@@ -315,7 +317,7 @@ class Manager:
     def signal(self, event: Event) -> bool:
         """Take in an event of ClusterD or of a file. Returns False for a signal that was taken before."""
         self._counters.signals += not isinstance(event, Underway)
-        return self._take(event)
+        return self._take(event).taken
 
     def view(self) -> JobView:
         """The state of the job, for faces."""
@@ -348,7 +350,7 @@ class Manager:
             self._log.warning("manager_was_stopped", seconds=round(stopped))
             then = self._looked
         if then != now:
-            self.job.move(then, now)
+            self.job.step(now, ClockMoved(then))
             self._changed.set()
         self._looked = now
         return now
@@ -368,15 +370,16 @@ class Manager:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("manager_failed", task=task.get_name(), reason=repr(error), exc_info=error)
 
-    def _take(self, event: Event) -> bool:
+    def _take(self, event: Event) -> Outcome:
+        """Give an event to the job. A tick decides on what it has changed."""
         job = self.job
         calm = not job.state.dirty
-        taken = job.take(self._present(), event)
+        outcome = job.step(self._present(), event)
         if calm and job.state.dirty:
             self._changed.set()
-        if job.state.dirty and (text := cause(event)):
+        if outcome.taken and job.state.dirty and (text := cause(event)):
             self._cause = text
-        return taken
+        return outcome
 
     def _take_message(self, message: Message) -> bool:
         """Take in a message to the Mgr. Returns whether it is confirmed at once: a heartbeat.
@@ -389,14 +392,13 @@ class Manager:
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
-        if isinstance(event, DeviceEvent | DeviceReleased) and (reason := self.job.refusal(event)):
-            self._counters.refused += 1
-            self._log.warning("fault_refused", reporter=str(message.src), uuid=message.uuid, reason=reason)
-            self._node.refuse(message, reason)
+        outcome = self._take(event)
+        self._counters.reports += outcome.taken
+        self._counters.refused += not outcome.taken
+        if outcome.refusal:
+            self._log.warning("fault_refused", reporter=str(message.src), uuid=message.uuid, reason=outcome.refusal)
+            self._node.refuse(message, outcome.refusal)
             return False
-        taken = self._take(event)
-        self._counters.reports += taken
-        self._counters.refused += not taken
         if isinstance(event, Reported) and event.msg_type == KEEP_ALIVE:
             return True
         self._unconfirmed.append(message)
@@ -408,7 +410,7 @@ class Manager:
             self._take(RetryTime(value))
 
     def _switched(self, switch: ProfilingSwitch) -> None:
-        if switch != self.job.state.profiling:
+        if switch != self.job.requests[ProfilingSwitch.__name__]:
             self._take(switch)
 
     async def _read(self) -> None:
@@ -470,9 +472,9 @@ class Manager:
 
     def _decide(self, now: float) -> Outcome:
         job, counters = self.job, self._counters
-        outcome = job.tick(now)
+        outcome = job.step(now, Tick())
         for each in self._guarded:
-            job.unbar(each.name, alone=True)
+            job.step(now, Unbarred(each.name, alone=True))
         counters.ticks += 1
         if outcome.decided:
             self._history.add(now, self._cause or "time", outcome.decided, counters)
@@ -521,7 +523,7 @@ class Manager:
         self._take(ReceiverGone(uuid))
 
     def _answered(self, uuid: str, ack: Ack, late: bool) -> None:
-        if ack.ok and not self._take(Acknowledged(uuid, ack.receivers, late)):
+        if ack.ok and not self._take(Acknowledged(uuid, ack.receivers, late)).taken:
             return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
         self._counters.acknowledged += ack.ok

@@ -18,6 +18,7 @@ from taskd_net.job.decide.events import (
     DeviceReleased,
     FaultFiles,
     ResetEnded,
+    Resumed,
     RetryTime,
     SeparatedNames,
 )
@@ -337,7 +338,7 @@ def test_a_manager_that_ends_during_a_reset_isolates_the_device() -> None:
     scene.answer(L5)
     scene.fault(1, 3)
     (reset,) = resets(scene.settle())
-    scene.job.go_on(scene.now, "v")
+    scene.job.step(scene.now, Resumed("v"))
     outcomes = scene.settle()
     assert resets(outcomes) == []
     assert scene.isolated() == [DEVICE] and scene.job.state.records.exited == {1}

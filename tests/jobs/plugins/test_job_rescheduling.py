@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from taskd_net.job.decide.events import MachineReset, Subscribed
+from taskd_net.job.decide.events import MachineReset, Subscribed, Tick
 from taskd_net.job.decide.plugins import Plugin, Progress, built_in
 from taskd_net.job.decide.plugins.actions import RECOVERY
 from taskd_net.job.decide.plugins.job_rescheduling import Killed
@@ -20,7 +20,7 @@ def test_a_deadline_that_has_passed_makes_no_haste() -> None:
     scene.job.state.streams[RECOVERY].barred.add("JobReschedulingPlugin")
     scene.fault(0, 3)
     scene.tick()
-    scene.job.tick(scene.now)
+    scene.job.step(scene.now, Tick())
     assert scene.job.wake == scene.now + CLUSTERD.interval
 
 
@@ -125,7 +125,7 @@ def test_kill_master_is_over_when_a_new_round_begins(begin: str) -> None:
     scene = unheard()
     assert 203 in sent_to_0(scene, 30.0), "it is owed until then"
     scene.signal(begin, uuid="of the next round")
-    assert len(scene.job.tick(scene.now).withdrawn) == 1, "no node of the mesh keeps it"
+    assert len(scene.job.step(scene.now, Tick()).withdrawn) == 1, "no node of the mesh keeps it"
     scene.away.clear()
     assert 203 not in sent_to_0(scene, 60.0)
     assert 0 not in scene.job.state.records.exited, "it need not register again"

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.job.decide.events import Reported
+from taskd_net.job.decide.events import Reported, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
 from taskd_net.job.decide.snapshot import JobConfig
@@ -25,11 +25,11 @@ def test_the_documented_plugin_greets() -> None:
     exec(compile(code, str(PAGE), "exec", dont_inherit=True), names)  # noqa: S102 - our own document
     job, greeter = names["job"], cast(Callable[[], AnyPlugin], names["Greeter"])
     assert isinstance(job, Job)
-    job.take(1.0, Reported(Position.worker(0, 3), "REGISTER", 101))
-    (command,) = job.tick(1.0).commands
+    job.step(1.0, Reported(Position.worker(0, 3), "REGISTER", 101))
+    (command,) = job.step(1.0, Tick()).commands
     assert (command.to, command.code, command.message) == ("Worker/All/All", 9001, "1 of us")
     resumed = Job.from_json(job.to_json(), JobConfig(), [*built_in(), greeter()])
-    assert resumed.tick(2.0).commands == [], "its state is stored"
+    assert resumed.step(2.0, Tick()).commands == [], "its state is stored"
 
 
 def test_every_built_in_plugin_is_in_the_document() -> None:

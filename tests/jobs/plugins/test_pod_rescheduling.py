@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.job.decide.events import Acknowledged, RetryTime
+from taskd_net.job.decide.events import Acknowledged, Resumed, RetryTime
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
 from taskd_net.job.decide.plugins.rounds import ASSUMED_RESTARTS
 from taskd_net.job.decide.snapshot import MASTER_FAULT_S
@@ -83,7 +83,7 @@ def test_late_acknowledgement_of_a_208_settles_no_newer_fault(
     """The Agent took the 208 long ago, or only now: the report, or its time, tells."""
     scene, uuid = restarting(process)
     if killed:
-        scene.job.go_on(scene.now, "v")
+        scene.job.step(scene.now, Resumed("v"))
     scene.fault(1, 3, at=at, after=uuid if after else "")
     assert [code for _, code in commands(scene.tick())] == ([208] if killed else []), "the fault waits"
     scene.take(Acknowledged(uuid, late=not killed))

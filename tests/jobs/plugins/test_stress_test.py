@@ -7,8 +7,8 @@ import json
 import pytest
 
 from taskd_net.base.limits import STRESS_TEST_S
-from taskd_net.job.decide.events import MachineReset, StressTest
-from taskd_net.job.decide.plugins.stress_test import read_result
+from taskd_net.job.decide.events import MachineReset, Tick
+from taskd_net.job.decide.plugins.stress_test import StressTest, read_result
 from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
@@ -23,7 +23,7 @@ def begun(*ranks: int, away: str = "") -> tuple[Scene, str]:
     scene.away.add(away)
     scene.take(StressTest(dict.fromkeys(ranks, (0,))))
     scene.settle()
-    return scene, scene.job.state.stress_test.uuid
+    return scene, scene.job.requests["StressTest"].uuid
 
 
 def result(outcomes: list[Outcome]) -> object:
@@ -61,7 +61,7 @@ def test_a_worker_that_dies_is_found_faulty_at_once() -> None:
         scene.take(StressTest({2: (0,), 3: (0,)}))
         scene.settle()
         scene.fault(1, 3)
-        answer(scene, 2, scene.job.state.stress_test.uuid)
+        answer(scene, 2, scene.job.requests["StressTest"].uuid)
         assert result(scene.settle()) == {"2": "0", "3": "3"}
 
 
@@ -69,7 +69,7 @@ def test_workers_with_heartbeats_have_fifteen_minutes() -> None:
     scene, _ = begun(0)
     for _ in range(int(STRESS_TEST_S / 2.5) - 1):
         scene.report("Worker/0/0", "KEEP_ALIVE", 0)
-        assert scene.job.tick(scene.now).replies == []
+        assert scene.job.step(scene.now, Tick()).replies == []
         scene.now += 2.5
     scene.report("Worker/0/0", "KEEP_ALIVE", 0)
     assert result([scene.tick(2.5)]) == {"0": "3"}
@@ -128,7 +128,7 @@ def test_a_further_request_ends_the_wait_for_the_one_before() -> None:
     scene, first = begun(0)
     scene.take(StressTest({0: (0,)}))
     scene.settle()
-    second = scene.job.state.stress_test.uuid
+    second = scene.job.requests["StressTest"].uuid
     answer(scene, 0, first, '{"rankResult": {"0": {"code": "2", "result": "of the first"}}}')
     assert [reply for outcome in scene.settle() for reply in outcome.replies] == []
     answer(scene, 0, second)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.limits import SWITCH_NIC_S
-from taskd_net.job.decide.events import MachineReset, SwitchNic
+from taskd_net.job.decide.events import MachineReset, Resumed
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, COMMAND_RETRY_S
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.traffic import Outcome
 from tests.jobs.scene import CLUSTERD, Scene, started
 
@@ -19,7 +20,7 @@ def begun(*ranks: int, away: str = "") -> tuple[Scene, str]:
     scene.away.add(away)
     scene.take(SwitchNic((0,), (True,)))
     scene.settle()
-    return scene, scene.job.state.switch_nic.uuid
+    return scene, scene.job.requests["SwitchNic"].uuid
 
 
 def results(outcomes: list[Outcome]) -> list[str]:
@@ -108,7 +109,7 @@ def test_a_switch_that_clusterd_has_forgotten_has_no_result() -> None:
 def test_a_switch_goes_on_with_the_next_manager() -> None:
     """The Manager's client of ClusterD takes a MachineReset when it begins; an application of its own need not."""
     scene, uuid = begun(0)
-    scene.job.go_on(scene.now, "v")
+    scene.job.step(scene.now, Resumed("v"))
     answer(scene, 0, "switchOK", uuid)
     assert results(scene.settle()) == ["true"]
 
@@ -117,7 +118,7 @@ def test_a_further_request_ends_the_wait_for_the_one_before() -> None:
     scene, first = begun(0)
     scene.take(SwitchNic((0,), (False,)))
     scene.settle()
-    second = scene.job.state.switch_nic.uuid
+    second = scene.job.requests["SwitchNic"].uuid
     answer(scene, 0, "switchOK", first)
     assert results(scene.settle()) == []
     answer(scene, 0, "switchOK", second)

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, field
 
 from taskd_net.base.position import Position
 from taskd_net.job.decide import events
-from taskd_net.job.decide.events import Acknowledged, CallEnded, Continued, MachineReset, Reported
+from taskd_net.job.decide.events import Acknowledged, CallEnded, Continued, MachineReset, Reported, Resumed, Tick
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.open_faults import CONTINUE
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
 from taskd_net_lab.clusterd.machine import Machine
@@ -129,12 +131,12 @@ class Pair:
             self._manager.clear()
             self._ordered.clear()
             self.job = Job.from_parts(self._parts, CONFIG)
-            self.job.go_on(self.now, f"u{next(self._starts)}")
+            self.job.step(self.now, Resumed(f"u{next(self._starts)}"))
             for call in list(self.job.state.calls.values()):
-                self.job.take(self.now, CallEnded((call.name,)))
+                self.job.step(self.now, CallEnded((call.name,)))
             for report in self._unsaved:
-                self.job.take(self.now, report)
-        self.job.take(self.now, MachineReset())
+                self.job.step(self.now, report)
+        self.job.step(self.now, MachineReset())
         self._subscribe()
 
     # ---- inside
@@ -153,13 +155,13 @@ class Pair:
             if isinstance(decision, Sent):
                 self._order(decision.order)
             elif isinstance(decision, RestartAll):
-                self.job.take(self.now, events.RetryTime(1))
+                self.job.step(self.now, events.RetryTime(1))
             elif decision == Ended(Stream.SIGNALS):
                 self._stream += 1
-                self.job.take(self.now, MachineReset())
+                self.job.step(self.now, MachineReset())
                 self._subscribe()
             elif isinstance(decision, Ready):
-                self.job.take(self.now, events.Subscribed())
+                self.job.step(self.now, events.Subscribed())
         elif self._manager:
             self._manager.popleft()()
         elif self._nodes:
@@ -184,7 +186,7 @@ class Pair:
         return True
 
     def _tick(self) -> None:
-        outcome = self.job.tick(self.now)
+        outcome = self.job.step(self.now, Tick())
         for name, part in self.job.unsaved().items():
             if part is None:
                 self._parts.pop(name, None)
@@ -206,13 +208,13 @@ class Pair:
     def _order(self, order: Order) -> None:
         if isinstance(order, Signal):
             self._signalled = self._stream
-            self.job.take(self.now, events.Signal(**asdict(order)))
+            self.job.step(self.now, events.Signal(**asdict(order)))
         elif isinstance(order, SwitchOrder):
             self._ordered[Queue.SWITCHED] = self._stream
-            self.job.take(self.now, events.SwitchNic(order.ranks, order.ops))
+            self.job.step(self.now, SwitchNic(order.ranks, order.ops))
         else:
             self._ordered[Queue.STRESSED] = self._stream
-            self.job.take(self.now, events.StressTest(dict(order.ops)))
+            self.job.step(self.now, StressTest(dict(order.ops)))
 
     def _call(self, call: Call) -> None:
         """The framework has a call, and its report is a point of its own."""
@@ -232,32 +234,32 @@ class Pair:
         for report in found:
             self._manager.append(lambda report=report: self._report(report, call))  # type: ignore[misc]
         if not found:
-            self.job.take(self.now, CallEnded((call.name,)))
+            self.job.step(self.now, CallEnded((call.name,)))
 
     def _report(self, report: Report, call: Call) -> None:
         if call.text == CONTINUE:
-            self.job.take(self.now, Continued(True))
+            self.job.step(self.now, Continued(True))
         if self._ordered[call.name] == self._stream:
             self.seen.reports.append(f"{report.queue} {report.code}")
             self.machine.report(next(self._messages), report, self.now)
-        self.job.take(self.now, CallEnded((call.name,)))
+        self.job.step(self.now, CallEnded((call.name,)))
 
     def _reply(self, reply: Reply, stream: int | None) -> None:
         if stream == self._stream:
             self.seen.reports.append(reply.rpc)
             self.machine.report(next(self._messages), Report(Queue(reply.rpc)), self.now)
-        self.job.take(self.now, Acknowledged(reply.uuid))
+        self.job.step(self.now, Acknowledged(reply.uuid))
 
     # ---- nodes
 
     def _obey(self, command: Command) -> None:
         if command.uuid in self._obeyed:
-            self.job.take(self.now, Acknowledged(command.uuid))
+            self.job.step(self.now, Acknowledged(command.uuid))
             return  # a node takes each uuid once
         self._obeyed.add(command.uuid)
         position = command.destination.position
         self.seen.commands.append(f"{command.code} {command.to}")
-        self.job.take(self.now, Acknowledged(command.uuid))
+        self.job.step(self.now, Acknowledged(command.uuid))
         match command.code:
             case 203:
                 self._nodes.append(lambda: self._register(int(position.server_rank)))
@@ -283,7 +285,7 @@ class Pair:
     def _say(self, src: Position, msg_type: str, code: int, message: str = "", **extension: str) -> None:
         report = Reported(src, msg_type, code, message, extension, f"m{next(self._messages)}")
         self._unsaved.append(report)
-        self.job.take(self.now, report)
+        self.job.step(self.now, report)
 
 
 def machine_due(machine: Machine) -> float:

@@ -17,8 +17,10 @@ import uvloop
 
 from taskd_net import Node, NodeConfig, Position
 from taskd_net.base import logs
-from taskd_net.job.decide.events import Event, ProfilingSwitch, StressTest, SwitchNic
+from taskd_net.job.decide.events import Event, ProfilingSwitch
 from taskd_net.job.decide.plain import from_plain
+from taskd_net.job.decide.plugins.stress_test import StressTest
+from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.traffic import Reply
 from taskd_net.job.manager import Manager, ManagerConfig
 from taskd_net_lab.demos.job.terms import BEGAN, REGISTERED, REPLY

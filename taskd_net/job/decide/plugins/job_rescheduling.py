@@ -35,6 +35,7 @@ class JobRescheduling(Recovery[Killed]):
 
     name = "JobReschedulingPlugin"
     streams: ClassVar = {RECOVERY: 5}
+    ends_job = True
 
     def __init__(self) -> None:
         super().__init__(Killed())

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import times
+from taskd_net.job.decide.events import ProfilingSwitch, Request
 from taskd_net.job.decide.plain import from_plain
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.traffic import Call, Command, Item, Reply
@@ -39,16 +40,32 @@ class Plugin(ABC, Generic[S]):
     Attributes:
         name: unique among the plugins; in the state and in log lines.
         streams: priority by stream; None for plugins behind all that have a number, by name.
+        takes: the class of the requests to this plugin; None for a plugin that is asked for nothing. Its state has the
+            last one, `request`.
+        pauses_training: while the plugin owns a stream, ClusterD has paused the training.
+        ends_job: its 203 to Agent 0 is for the whole job. A new round of ClusterD takes it back.
         state: a dataclass of plain data: numbers, texts, lists, dicts, sets and dataclasses, each with a default. A
             time in it is a `Moment` or a `Timer` of `taskd_net.job.decide.times`.
     """
 
     name: ClassVar[str]
     streams: ClassVar[Mapping[str, int | None]]
+    takes: ClassVar[type[Request | ProfilingSwitch] | None] = None
+    pauses_training: ClassVar[bool] = False
+    ends_job: ClassVar[bool] = False
 
     def __init__(self, state: S) -> None:
         self.state = state
         self._items: list[Item] = []
+
+    def take(self, request: Request | ProfilingSwitch) -> None:
+        """Keep a request of the class that the plugin `takes`. Streams are given at the next tick."""
+        state: Any = self.state
+        state.request = request
+
+    def clusterd_forgets(self) -> bool:
+        """Take note that ClusterD has forgotten its orders. Returns whether one was under way; False by default."""
+        return False
 
     @abstractmethod
     def wants(self, snapshot: Snapshot) -> Collection[str]:

@@ -17,6 +17,7 @@ from taskd_net.job.decide import traffic
 from taskd_net.job.decide.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Timer
+from taskd_net.job.profiling_domains import ProfilingSwitch
 
 AGAIN_S: Final = 30.0
 """Seconds of other profiling states after which the switch is sent again, as with TaskD's Manager."""
@@ -26,8 +27,15 @@ STREAM = "ProfilingCollect"
 
 @dataclass
 class Switched:
-    """State: the state that was ordered last (-1: none), and when."""
+    """State.
 
+    Args:
+        request: the wanted domains; None before anybody has said.
+        ordered: the state that was ordered last; -1 for none.
+        at: the time of that.
+    """
+
+    request: ProfilingSwitch | None = None
     ordered: int = -1
     at: Timer = 0.0
 
@@ -37,6 +45,7 @@ class Profiling(Plugin[Switched]):
 
     name = "ProfilingPlugin"
     streams: ClassVar = {STREAM: 1}
+    takes = ProfilingSwitch
 
     def __init__(self) -> None:
         super().__init__(Switched())
@@ -47,8 +56,8 @@ class Profiling(Plugin[Switched]):
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Send the switch to all Workers."""
-        assert snapshot.profiling is not None
-        self.state.ordered, self.state.at = snapshot.profiling.state, snapshot.now
+        assert self.state.request is not None
+        self.state.ordered, self.state.at = self.state.request.state, snapshot.now
         self.send(traffic.ALL_WORKERS, vocabulary.PROFILING_COMMANDS.start + self.state.ordered)
         return Progress.FINAL
 
@@ -58,7 +67,7 @@ class Profiling(Plugin[Switched]):
 
     def _due(self, snapshot: Snapshot) -> float:
         """The time at which to send the switch: at once, after a pause, or never."""
-        switch, records, config = snapshot.profiling, snapshot.records, snapshot.config
+        switch, records, config = self.state.request, snapshot.records, snapshot.config
         workers = records.registered_workers
         if switch is None or not workers or workers < config.nodes * config.processes_per_node:
             return INFINITY

@@ -2,7 +2,6 @@
 
 ```
   free ── new request ─▶ 205 to each named Worker, hold ── all have a result, or 15 minutes ─▶ reply, free
-                                                        └─ another request ──────────────────▶ free
 
   result of a Worker:  its answer          as it gave it
                        silent: 3 s or 30 snapshots without KEEP_ALIVE, the 15 minutes are over,
@@ -11,13 +10,12 @@
 ```
 
 After 1 ClusterD has the training go on; after 3 the rank is faulty. A Worker that hangs takes no 205, so it answers 3.
-After ClusterD's reset the test goes on, since the devices are busy with it, and nobody gets a reply.
+For a further request and a reset of ClusterD's see `operation`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -26,19 +24,36 @@ from taskd_net.base.limits import STRESS_TEST_S
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_value
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.plugins.plugin import INFINITY, Plugin, Progress
+from taskd_net.job.decide.events import Request
+from taskd_net.job.decide.plugins.operation import Operating, Operation
+from taskd_net.job.decide.plugins.plugin import INFINITY
 from taskd_net.job.decide.records import WorkerRecord
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Timer
 from taskd_net.job.decide.traffic import Command
 
-STREAM = "OMStressTestStream"
 UUID = vocabulary.STRESS_TEST_UUID
 FAILED: Final = ("1", "execution failed")
 TIMEOUT: Final = ("3", "timeout")
 
 Result = dict[str, dict[str, str]]
 """`{"code": …, "result": …}` by operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class StressTest(Request):
+    """ClusterD asks for a stress test.
+
+    Args:
+        ops: operations by global rank: 0 aic, 1 p2p or hccs.
+    """
+
+    ops: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The request in the history of decisions."""
+        return f"ClusterD asks for a stress test of {len(self.ops)} ranks"
 
 
 @dataclass
@@ -57,47 +72,49 @@ class Waiting:
 
 
 @dataclass
-class Testing:
+class Testing(Operating):
     """State.
 
     Args:
-        uuid: of the last request that was begun.
-        until: end of the patience; 0 when no test is under way.
         waiting: by global rank.
         results: by global rank.
         look: the next look for silent Workers.
     """
 
-    uuid: str = ""
-    until: Timer = 0.0
+    request: StressTest = field(default_factory=StressTest)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     results: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)
     look: Timer = 0.0
 
 
-class StressTestPlugin(Plugin[Testing]):
+class StressTestPlugin(Operation[Testing]):
     """Run the stress test, and give ClusterD the result of every named Worker."""
 
     name = "OMStressTestPlugin"
-    streams: ClassVar = {STREAM: 1}
+    streams: ClassVar = {"OMStressTestStream": 1}
+    takes = StressTest
+    replies = "ReplyStressTestResult"
+    patience = STRESS_TEST_S
 
     def __init__(self) -> None:
         super().__init__(Testing())
 
-    def wants(self, snapshot: Snapshot) -> Collection[str]:
-        """The stream, for a new request."""
-        return (STREAM,) if snapshot.stress_test.uuid not in ("", self.state.uuid) else ()
-
-    def step(self, stream: str, snapshot: Snapshot) -> Progress:
-        """Send the commands, and wait for the results."""
+    def begin(self, snapshot: Snapshot) -> None:
+        """205 to each named Worker."""
         state = self.state
-        if state.until and snapshot.stress_test.uuid not in ("", state.uuid):
-            return Progress.FINAL
-        if not state.until:
-            self._begin(snapshot)
-        else:
-            for rank in snapshot.records.changed_workers & state.waiting.keys():
-                self._look(rank, snapshot.records.workers[rank])
+        for rank, ops in sorted(state.request.ops.items()):
+            worker = snapshot.records.workers.get(rank)
+            state.waiting[rank] = Waiting(worker.birth if worker else 0, ops, snapshot.now)
+            if worker is None:
+                self._end(rank, FAILED)
+                continue
+            extension = {UUID: state.uuid, vocabulary.STRESS_OPS: json.dumps({str(rank): {"ops": list(ops)}})}
+            self.send(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST, extension=extension)
+        state.look = snapshot.now + snapshot.config.silence_s
+
+    def result(self, snapshot: Snapshot) -> dict[str, Result] | None:
+        """All results, as soon as no Worker is awaited."""
+        state = self.state
         for rank in snapshot.failed_ranks & state.waiting.keys():
             self._end(rank, TIMEOUT)
         if snapshot.now >= state.look:
@@ -105,16 +122,7 @@ class StressTestPlugin(Plugin[Testing]):
         if snapshot.now >= state.until:
             for rank in list(state.waiting):
                 self._end(rank, TIMEOUT)
-        if state.waiting:
-            return Progress.HOLD
-        if snapshot.stress_test.uuid:
-            results = {str(rank): state.results[rank] for rank in sorted(state.results)}
-            self.reply("ReplyStressTestResult", json.dumps(results))
-        return Progress.FINAL
-
-    def release(self, stream: str) -> None:
-        """The test is over."""
-        self.state = Testing(self.state.uuid)
+        return None if state.waiting else {str(rank): state.results[rank] for rank in sorted(state.results)}
 
     def deadline(self, snapshot: Snapshot) -> float:
         """The next look for silent Workers, or the end of the patience."""
@@ -127,21 +135,10 @@ class StressTestPlugin(Plugin[Testing]):
             self._end(rank, TIMEOUT)
         return False
 
-    def _begin(self, snapshot: Snapshot) -> None:
-        request, state = snapshot.stress_test, self.state
-        state.uuid, state.until = request.uuid, snapshot.now + STRESS_TEST_S
-        for rank, ops in sorted(request.ops.items()):
-            worker = snapshot.records.workers.get(rank)
-            state.waiting[rank] = Waiting(worker.birth if worker else 0, ops, snapshot.now)
-            if worker is None:
-                self._end(rank, FAILED)
-                continue
-            extension = {UUID: request.uuid, vocabulary.STRESS_OPS: json.dumps({str(rank): {"ops": list(ops)}})}
-            self.send(traffic.worker(worker.node, rank), vocabulary.STRESS_TEST, extension=extension)
-        state.look = snapshot.now + snapshot.config.silence_s
-
-    def _look(self, rank: int, worker: WorkerRecord) -> None:
-        """Take the answer of a Worker that has changed."""
+    def look(self, rank: int, worker: WorkerRecord, snapshot: Snapshot) -> None:
+        """Take a Worker's answer; that of another process is none."""
+        if rank not in self.state.waiting:
+            return
         answer = worker.reports.get(f"{vocabulary.ACTION}/{vocabulary.STRESS_TEST}")
         if worker.birth != self.state.waiting[rank].birth:
             self._end(rank, FAILED)
