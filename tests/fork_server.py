@@ -51,7 +51,7 @@ RUN: Final = (
 IMPORTED: Final = (
     *(
         f"taskd_net.cli.{name}"
-        for name in ("roles", "send", "listen", "tree", "job", "ping", "trace", "forget", "health")
+        for name in ("daemon", "send", "listen", "tree", "job", "ping", "trace", "forget", "health")
     ),
     "taskd_net.cli.unreached",
     "taskd_net.observe.service",

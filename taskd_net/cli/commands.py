@@ -19,8 +19,8 @@ from taskd_net import __version__
 LAB: Final = "taskd-net-lab"
 
 HOMES: Final = {
-    "mgr": "taskd_net.cli.roles",
-    "proxy": "taskd_net.cli.roles",
+    "mgr": "taskd_net.cli.daemon",
+    "proxy": "taskd_net.cli.daemon",
     "send": "taskd_net.cli.send",
     "listen": "taskd_net.cli.listen",
     "tree": "taskd_net.cli.tree",
@@ -31,7 +31,7 @@ HOMES: Final = {
     "doctor": "taskd_net.cli.doctor.checkup",
     "forget": "taskd_net.cli.forget",
     "health": "taskd_net.cli.health",
-    "config": "taskd_net.cli.effective",
+    "config": "taskd_net.cli.config",
     "context": "taskd_net.cli.context",
     "completion": "taskd_net.cli.completion",
     "certs": "taskd_net.cli.certs",

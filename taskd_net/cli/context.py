@@ -11,7 +11,7 @@ import click
 from taskd_net import ConfigError
 from taskd_net.base import upstreams
 from taskd_net.base.untrusted import json_line, shown
-from taskd_net.cli import contexts
+from taskd_net.cli import context_file
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.options import SettingOption
@@ -47,7 +47,7 @@ def _flag(name: str) -> SettingOption:
     return SettingOption(name, replace(SETTINGS[name], default=None, unset="none", prefixed=False, variables={}))
 
 
-@click.command("add", cls=Command, params=[_flag(name) for name in contexts.KEPT], short_help="Add a context.")
+@click.command("add", cls=Command, params=[_flag(name) for name in context_file.KEPT], short_help="Add a context.")
 @click.argument("name")
 @click.option("--use", is_flag=True, help="Make it the current one.")
 @click.pass_context
@@ -59,28 +59,28 @@ def add(ctx: click.Context, /, name: str, use: bool, **given: Any) -> None:
       taskd-net context add prod --at 10.0.0.7:9601
       taskd-net context add prod --at node-0:9601 --ca ca.pem --client-key me.key --client-crt me.crt
     """
-    if name == contexts.NONE or not name.strip() or not name.isprintable():
-        raise click.UsageError(f"NAME is {shown(name)}; expected a name, and not {contexts.NONE}")
+    if name == context_file.NONE or not name.strip() or not name.isprintable():
+        raise click.UsageError(f"NAME is {shown(name)}; expected a name, and not {context_file.NONE}")
     if given["at"] is None:
         raise click.UsageError("at is missing; expected --at HOST:PORT")
     upstreams.parse(given["at"], "at")
     tls_of(ctx)
-    kept = contexts.load()
+    kept = context_file.load()
     if name in kept.settings:
         raise click.UsageError(f"NAME is {shown(name)}, which is there; `taskd-net context remove` removes it")
-    settings = {key: given[key] for key in contexts.KEPT if given[key] is not None}
+    settings = {key: given[key] for key in context_file.KEPT if given[key] is not None}
     # The command that uses it may run in another folder.
     kept.settings[name] = {key: str(Path(said).absolute()) if key in FILES else said for key, said in settings.items()}
     if use or len(kept.settings) == 1:
         kept.current = name
-    contexts.save(kept)
+    context_file.save(kept)
     say(f"{name} is added{' and current' if kept.current == name else ''}")
 
 
 @click.command("list", cls=Command, params=[JSON], short_help="Show the contexts.")
 def listing(as_json: bool) -> None:
     """Show the contexts, each with its address; a star marks the current one."""
-    kept = contexts.load()
+    kept = context_file.load()
     if as_json:
         say_json({"current": kept.current, "contexts": kept.settings})
         return
@@ -94,11 +94,11 @@ def listing(as_json: bool) -> None:
 @click.argument("name")
 def use(name: str) -> None:
     """Make the context NAME the current one; with `none` there is none."""
-    kept = contexts.load()
-    if name != contexts.NONE:
+    kept = context_file.load()
+    if name != context_file.NONE:
         kept.named(name)
-    kept.current = None if name == contexts.NONE else name
-    contexts.save(kept)
+    kept.current = None if name == context_file.NONE else name
+    context_file.save(kept)
     say("no context is current" if kept.current is None else f"{name} is current")
 
 
@@ -106,7 +106,7 @@ def use(name: str) -> None:
 @click.argument("name", required=False)
 def show(name: str | None, as_json: bool) -> None:
     """Show the settings of the context NAME, or of the current one."""
-    kept = contexts.load()
+    kept = context_file.load()
     chosen = name or kept.current
     if chosen is None:
         raise ConfigError("context is missing; expected a NAME, as none is current")
@@ -114,7 +114,7 @@ def show(name: str | None, as_json: bool) -> None:
     if as_json:
         say_json({"name": chosen, **settings})
         return
-    say(f"# {chosen}, in {contexts.path()}")
+    say(f"# {chosen}, in {context_file.path()}")
     for key, value in settings.items():
         say(f"{key} = {json_line(value)}")
 
@@ -123,12 +123,12 @@ def show(name: str | None, as_json: bool) -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove the context NAME."""
-    kept = contexts.load()
+    kept = context_file.load()
     kept.named(name)
     del kept.settings[name]
     if kept.current == name:
         kept.current = None
-    contexts.save(kept)
+    context_file.save(kept)
     say(f"{name} is removed")
 
 

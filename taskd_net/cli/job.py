@@ -10,8 +10,8 @@ from taskd_net.base import upstreams
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import draw
 from taskd_net.cli.lines import say_json
-from taskd_net.cli.mesh import repeat
 from taskd_net.cli.screen import Screen
+from taskd_net.cli.watching import repeat
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import job_document

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import Code
-from taskd_net.cli.branches import Line, duration, names
+from taskd_net.cli.mesh_lines import Line, duration, names
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_document import SILENT, TROUBLE

@@ -64,8 +64,6 @@ class Output:
         self._lines.put((pieces, written))
         return await written
 
-    # ---- in the threads
-
     def _write_lines(self) -> None:
         while True:
             pieces, written = self._lines.get()

@@ -31,7 +31,7 @@ from taskd_net.base.schema import (
     setting,
     settings_of,
 )
-from taskd_net.cli import config_file, contexts
+from taskd_net.cli import config_file, context_file
 from taskd_net.cli.options import Defaults, Origin, SettingOption, place
 from taskd_net.job.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.net.tls.files import NAMES, Tls, chosen
@@ -211,9 +211,9 @@ _OF_CURRENT, _OF_FILE, _OF_NAMED = range(3)
 
 def _load_context(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     try:
-        kept = contexts.load()
+        kept = context_file.load()
         name = kept.current if value is None else value
-        if name is None or name == contexts.NONE:
+        if name is None or name == context_file.NONE:
             return value
         settings = dict(kept.named(name))
     except ConfigError as error:
@@ -243,7 +243,7 @@ CONFIG: Final = click.Option(
 CONTEXT: Final = click.Option(
     ["--context"],
     metavar="NAME",
-    envvar=contexts.VARIABLE,
+    envvar=context_file.VARIABLE,
     show_envvar=True,
     is_eager=True,
     expose_value=False,

@@ -8,12 +8,12 @@ import click
 
 from taskd_net.base import upstreams
 from taskd_net.base.expect import Expected
-from taskd_net.cli.branches import draw
 from taskd_net.cli.command import command
 from taskd_net.cli.job_lines import devices, silent_agents
 from taskd_net.cli.lines import say_json
-from taskd_net.cli.mesh import repeat
+from taskd_net.cli.mesh_lines import draw
 from taskd_net.cli.screen import Screen
+from taskd_net.cli.watching import repeat
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, document, healthy
 from taskd_net.observe.job_document import devices_document, silent_document

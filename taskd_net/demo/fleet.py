@@ -62,8 +62,6 @@ class NodeProcess:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._watcher = asyncio.create_task(self._watch(), name=f"watcher of {position}")
 
-    # ---- requests
-
     async def started(self) -> None:
         """Wait until the node has started; then `address` and `started_at` (`time.monotonic`) are set."""
         started = cast(Started, await self._answer_to("start", START_S))
@@ -81,8 +79,6 @@ class NodeProcess:
         timeout = arguments.get("timeout", 0.0)
         assert isinstance(timeout, float)
         return cast(T, await self._answer_to(call.__name__, timeout + ANSWER_S))
-
-    # ---- the end
 
     async def kill(self) -> None:
         """End the process as a crash would."""
@@ -123,8 +119,6 @@ class NodeProcess:
         )
         words = "".join(f"\n    {line}" for line in self._stderr) or " nothing"
         return f"{self.position} (pid {self.pid}) {how}; the end of its stderr:{words}"
-
-    # ---- inside
 
     async def _answer_to(self, do: str, wait: float) -> object:
         assert self._process.stdout is not None

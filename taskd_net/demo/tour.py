@@ -69,8 +69,6 @@ class Tour:
         await self._recovery()
         await self._tree()
 
-    # ---- the steps
-
     async def _join(self) -> None:
         report = self.report
         with self._progress.step(f"Starting {report.expected} processes") as step:
@@ -206,8 +204,6 @@ class Tour:
             if routes.keys() != due:
                 wrong = ", ".join(sorted(map(str, routes.keys() ^ due)))
                 report.problems.append(f"{position} does not know the tree as it is: {wrong}")
-
-    # ---- what they are made of
 
     def _below(self, node: int) -> list[Position]:
         return [Position.proxy(node), Position.agent(node), *self._workers[node]]

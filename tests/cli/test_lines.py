@@ -16,10 +16,10 @@ import taskd_net.cli
 from taskd_net import Ack, Code, Message, Position
 from taskd_net.base.states import State
 from taskd_net.cli import forget, health, lines, probing
-from taskd_net.cli import mesh as mesh_module
-from taskd_net.cli.branches import draw
+from taskd_net.cli import watching as mesh_module
 from taskd_net.cli.group import group
 from taskd_net.cli.job_lines import draw as draw_job
+from taskd_net.cli.mesh_lines import draw
 from taskd_net.cli.output import as_json, as_text
 from taskd_net.cli.send import _fields
 from taskd_net.observe.client import AskFailed, NoManager, NotForgotten

@@ -35,7 +35,7 @@ def test_a_role_has_its_position_defaults_and_log_file(
         assert manager is None and not config.confirms
         served.append((str(config.position), config.listen, config.inbox, name))
 
-    monkeypatch.setattr(import_module("taskd_net.cli.roles"), "serve", serve)
+    monkeypatch.setattr(import_module("taskd_net.cli.daemon"), "serve", serve)
     done = CliRunner().invoke(group, arguments)
     assert (done.exit_code, done.output, served) == (0, "", [(position, listen, inbox, log_file)])
 
@@ -47,7 +47,7 @@ def test_a_mgr_with_a_job_is_its_manager(monkeypatch: pytest.MonkeyPatch) -> Non
         assert config.confirms and name == "manager.log"
         served.append(manager)
 
-    monkeypatch.setattr(import_module("taskd_net.cli.roles"), "serve", serve)
+    monkeypatch.setattr(import_module("taskd_net.cli.daemon"), "serve", serve)
     monkeypatch.setenv("TASKD_PROCESS_INTERVAL", "250")
     for arguments in ([], ["--state", "x.db", "--fault-recover", "on", "--plugins", "p"]):
         done = CliRunner().invoke(group, ["mgr", "--job-id", "J", "--expect", "2x8", "--log-path", "logs", *arguments])

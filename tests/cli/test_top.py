@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from taskd_net.base.states import State
-from taskd_net.cli import mesh as module
+from taskd_net.cli import watching as module
 from taskd_net.cli.top import top
 from tests.cli.clients import Client, mesh
 from tests.cli.terminal import Terminal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.base.states import State
-from taskd_net.cli.top_view import HELP, ORDERS, TopView
+from taskd_net.cli.top import HELP, ORDERS, TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
 from tests.cli.clients import mesh

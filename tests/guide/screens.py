@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from taskd_net.base.position import Position
-from taskd_net.cli.branches import Line, draw
-from taskd_net.cli.frames import wrapped
-from taskd_net.cli.screen import Screen
-from taskd_net.cli.top_view import TopView
+from taskd_net.cli.mesh_lines import Line, draw
+from taskd_net.cli.screen import Screen, wrapped
+from taskd_net.cli.top import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rates
 from taskd_net.observe.records import Mesh

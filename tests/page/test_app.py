@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from taskd_net.base.position import Position
-from taskd_net.faces.page.app import PageApp
-from taskd_net.faces.page.shell import SCRIPTS
+from taskd_net.faces.page.app import SCRIPTS, PageApp
 
 pytestmark = pytest.mark.oldest
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 
-from taskd_net.faces.page.shell import SCRIPTS, Shell, _read
+from taskd_net.faces.page.app import SCRIPTS, Shell, _read
 
 
 def between(text: str, opening: str, closing: str) -> str:

@@ -12,9 +12,9 @@ import uvloop
 from taskd_net import ConfigError, NodeConfig, Role
 from taskd_net.base.address import Address
 from taskd_net.cli.command import JSON, add_each
+from taskd_net.cli.config import position_of
 from taskd_net.cli.doctor import import_packages, listening, manager, tls_files, upstream
 from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
-from taskd_net.cli.effective import position_of
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import node_config, refused

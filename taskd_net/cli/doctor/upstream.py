@@ -10,9 +10,9 @@ import ssl
 from taskd_net import Position, Role, __version__
 from taskd_net.base.address import Address
 from taskd_net.base.states import State
-from taskd_net.cli.branches import link_words
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
+from taskd_net.cli.mesh_lines import link_words
 from taskd_net.net.joining.connecting import TRIED_AGAIN
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient

@@ -17,13 +17,13 @@ from taskd_net.base.codes import ArgumentError, Code
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.job_lines import devices
 from taskd_net.cli.lines import say, say_json
-from taskd_net.cli.mesh import repeat
 from taskd_net.cli.probing import failure
 from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import COMMANDS, CONTEXT, node_config, tls_of
 from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
+from taskd_net.cli.watching import repeat
 from taskd_net.job.decide.device_reports import DeviceReport, release_body
 from taskd_net.job.decide.reporters import NODES_MOST
 from taskd_net.job.faults.events import FaultKind, Severity, read_event

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Awaitable, Callable
+from importlib import resources
 from typing import Final
 
 from starlette.requests import Request
@@ -12,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import shown
-from taskd_net.faces.page.shell import Shell
 from taskd_net.observe.status_codec import read_position
 
 HEADERS: Final = (
@@ -68,3 +70,64 @@ class PageApp:
             text = f"node is {shown(name)}; expected is a position of one node, such as Worker/1/9\n"
             return Response(text, status_code=400, media_type="text/plain")
         return Response(await self._ask_past(position), media_type="application/json")
+
+
+# In the order in which they build on each other.
+SCRIPTS: Final = (
+    "mesh",
+    "history",
+    "past",
+    "layout",
+    "picture",
+    "plots",
+    "job",
+    "details",
+    "top",
+    "moving",
+    "find",
+    "legend",
+    "live",
+)
+
+
+class Shell:
+    """The document without the state of the mesh; the files are read once."""
+
+    def __init__(self) -> None:
+        style = _read("page.css")
+        script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+        page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
+        self._before, _, rest = page.partition("/* tree */")
+        self._between, _, self._after = rest.partition("/* past */")
+        self.policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src '{_hash(script)}'",
+                f"style-src '{_hash(style)}'",
+                "connect-src 'self'",
+                "img-src data:",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        )
+        """The value of the header Content-Security-Policy."""
+
+    def document(self, tree: str, past: str) -> str:
+        """The whole page.
+
+        Args:
+            tree: the state of the mesh, as a JSON object.
+            past: the last hour of all links together, as a JSON object.
+        """
+        # Inside a script element only a `<` could end it or change its meaning.
+        told = [text.replace("<", "\\u003c") for text in (tree, past)]
+        return self._before + told[0] + self._between + told[1] + self._after
+
+
+def _read(name: str) -> str:
+    return (resources.files("taskd_net.faces.page") / "face" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

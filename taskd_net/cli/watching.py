@@ -1,17 +1,24 @@
-"""The loop of the commands that show the state of the mesh or of its job, once or repeatedly."""
+"""The loop of the commands that show the state of the mesh or of its job, once or repeatedly, and their keys."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import re
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import click
 
 from taskd_net.base import upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.expect import Expected
-from taskd_net.cli.keys import end_at_once, keys
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import tls_of
 from taskd_net.observe.client import AskFailed, NodeClient
@@ -92,3 +99,46 @@ def repeat(
 
     end_at_once()
     asyncio.run(looked())
+
+
+_KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|.", re.DOTALL)
+"""A character, or the sequence of an arrow or a page key."""
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def end_at_once() -> None:
+    """Let SIGTERM and SIGINT end the process at once.
+
+    The system's own handling is in force: a handler of ours would not run while a write into a full pipe blocks.
+    """
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def keys(pressed: Callable[[str], None] | None) -> Iterator[None]:
+    """Hand over each key within this context, one that is a sequence as a whole; none without a terminal."""
+    if pressed is None or not sys.stdin.isatty():
+        yield
+        return
+    terminal, loop, wanted = sys.stdin.fileno(), asyncio.get_running_loop(), pressed
+    before = termios.tcgetattr(terminal)
+
+    def read() -> None:
+        for key in _KEY.findall(os.read(terminal, 64).decode(errors="replace")):
+            wanted(key)
+
+    def end(number: int, _: object) -> None:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        os._exit(128 + number)
+
+    for number in _ENDING:
+        signal.signal(number, end)
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.cli.frames import cut, fitted, speaks_ascii_alone, to_ascii, wrapped
+from taskd_net.cli.screen import cut, fitted, speaks_ascii_alone, to_ascii, wrapped
 
 
 def texts(text: str, width: int) -> list[str]:

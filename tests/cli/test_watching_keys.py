@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.cli.keys import end_at_once, keys
+from taskd_net.cli.watching import end_at_once, keys
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.base.states import State
-from taskd_net.cli.branches import FOLD_NODES, draw, duration, milliseconds, names
-from taskd_net.cli.top_view import TopView
+from taskd_net.cli.mesh_lines import FOLD_NODES, draw, duration, milliseconds, names
+from taskd_net.cli.top import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own

@@ -7,8 +7,8 @@ import pytest
 
 from taskd_net import ConfigError
 from taskd_net.base.states import State
-from taskd_net.cli import mesh as module
-from taskd_net.cli.mesh import look
+from taskd_net.cli import watching as module
+from taskd_net.cli.watching import look
 from taskd_net.observe.client import AskFailed
 from taskd_net.observe.document import Document
 from tests.cli.clients import Client, mesh

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from taskd_net import ConfigError
-from taskd_net.cli import contexts
-from taskd_net.cli.contexts import Contexts, load, save
+from taskd_net.cli import context_file
+from taskd_net.cli.context_file import Contexts, load, save
 
 
 @pytest.fixture(autouse=True)
@@ -19,11 +19,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_file_is_in_the_folder_of_xdg(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert contexts.path() == folder / "contexts.toml"
+    assert context_file.path() == folder / "contexts.toml"
     monkeypatch.setenv("HOME", "/home/me")
     for other in ("", "relative"):
         monkeypatch.setenv("XDG_CONFIG_HOME", other)
-        assert contexts.path() == Path("/home/me/.config/taskd-net/contexts.toml")
+        assert context_file.path() == Path("/home/me/.config/taskd-net/contexts.toml")
 
 
 def test_what_is_saved_is_loaded(folder: Path) -> None:
