@@ -28,7 +28,7 @@ MGR: Final = Position.mgr()
 _TERM_MOST: Final = 2**63 - 1
 
 
-class Outbox:
+class ReportQueue:
     """Sends reports one after another, each until the Mgr has it, with one uuid. Belongs to the node's thread.
 
     A newer report of one kind (msg_type and code) replaces an older one that waits. So an outbox is bounded, and a Mgr
@@ -116,7 +116,7 @@ def from_mgr(message: Message) -> bool:
     return False
 
 
-class Terms:
+class Fencing:
     """The fencing numbers of the Mgr's commands to one process: a Mgr that was replaced commands nothing more.
 
     A command without one passes: of a Mgr with its state in a file, or of the original's.

@@ -79,7 +79,7 @@ def _report(call: str, error: Exception) -> None:
         log.error("call_failed", call=call, reason=repr(error), exc_info=error)
 
 
-class Once:
+class StartGuard:
     """A step that happens once in the life of a member."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Once:
             raise
 
 
-class Member(Protocol):
+class Closeable(Protocol):
     """The content of a slot."""
 
     def close(self) -> None:
@@ -124,10 +124,10 @@ class Member(Protocol):
         """
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=Closeable)
 
 
-class Slot(Generic[M]):
+class Singleton(Generic[M]):
     """The place of the one Worker (Agent, Proxy, Mgr) of this process.
 
     Args:

@@ -25,7 +25,7 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.position import Position
 from taskd_net.job import arguments
-from taskd_net.job.member import Refused, Slot, log
+from taskd_net.job.member import Refused, Singleton, log
 from taskd_net.net.tls.files import Tls
 from taskd_net.node.background import shared
 from taskd_net.node.blocking import BlockingNode
@@ -43,7 +43,7 @@ SILENT_S: Final = 30.0
 AGAIN_S: Final = 0.2
 """Seconds between two questions, as a listener that ends each connection at once would be asked without a pause."""
 
-slot: Final[Slot[BlockingNode]] = Slot("proxy")
+slot: Final[Singleton[BlockingNode]] = Singleton("proxy")
 
 
 def joined() -> bool | None:

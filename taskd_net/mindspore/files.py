@@ -15,7 +15,7 @@ from taskd_net.base.bounded_file import read_file
 from taskd_net.base.logger import late_logger
 from taskd_net.job.manager.changed_file import FILE_BYTES, READ_S
 from taskd_net.job.manager.config import RESET_FILE
-from taskd_net.mindspore.machine import Files
+from taskd_net.mindspore.machine import PlatformFiles
 
 log: Final = late_logger()
 
@@ -48,11 +48,11 @@ class Paths:
         return cls(Path(reset or RESET_FILE), Path(version or VERSION_FILE))
 
     def by_name(self) -> dict[str, Path]:
-        """The places, by the fields of `Files`."""
+        """The places, by the fields of `PlatformFiles`."""
         return {"reset": self.reset, "restart_type": self.reset.with_name(RESTART_TYPE), "version": self.version}
 
 
-class Reader:
+class FilesReader:
     """Reads the files when asked.
 
     Args:
@@ -63,14 +63,14 @@ class Reader:
     def __init__(self, paths: Paths, patience: float = READ_S) -> None:
         self._patience = patience
         self._paths = paths.by_name()
-        self._last = Files()
+        self._last = PlatformFiles()
         self._hangs = False
         self._told: dict[str, str] = {}  # reason by file
         self._asked: SimpleQueue[bool] = SimpleQueue()
-        self._answers: SimpleQueue[Files] = SimpleQueue()
+        self._answers: SimpleQueue[PlatformFiles] = SimpleQueue()
         self._thread = threads.start(self._run, "reads reset files")
 
-    def read(self) -> Files:
+    def read(self) -> PlatformFiles:
         """The present content; where the file system does not answer in time, that of the last answer."""
         if not self._hangs:
             self._asked.put(True)
@@ -97,11 +97,9 @@ class Reader:
     ) -> None:
         self.close()
 
-    # ---- in the thread
-
     def _run(self) -> None:
         while self._asked.get():
-            files = Files()
+            files = PlatformFiles()
             for name, path in self._paths.items():
                 files = replace(files, **{name: self._bytes(path)})
             self._answers.put(files)

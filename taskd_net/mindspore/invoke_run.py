@@ -8,15 +8,14 @@ from typing import Any, Final
 from taskd_net.job import arguments
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.clusterd.controller import Controller
-from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.clusterd.launcher import LauncherClient
 from taskd_net.job.frameworks.pytorch import PYTORCH
 from taskd_net.job.frameworks.pytorch.workers import PyTorchWorkers
 from taskd_net.job.member import log_file
 from taskd_net.mindspore.files import Paths
-from taskd_net.mindspore.launcher import Launcher
+from taskd_net.mindspore.launcher import Launcher, times_of_environment
 from taskd_net.mindspore.machine import Times
 from taskd_net.mindspore.plugin import ranks_of_node
-from taskd_net.mindspore.settings import times_of_environment
 
 RECOVERS: Final = "ELASTIC_PROCESS_RECOVER_ENABLE"
 
@@ -63,7 +62,7 @@ def invoke_run(
         times or times_of_environment(),
         ranks_of_node(node_rank, str(getattr(agent._worker_group.spec, "local_world_size", ""))),
         replaces=False,
-        clusterd=Clusterd.of_environment(PYTORCH.name.lower(), controller) if recovers else None,
+        clusterd=LauncherClient.of_environment(PYTORCH.name.lower(), controller) if recovers else None,
     )
     with log_file(f"agent-{node_rank}.log"):
         outcome = launcher.run()

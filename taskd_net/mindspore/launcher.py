@@ -8,15 +8,40 @@ from typing import Final
 
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent import plans
+from taskd_net.job.agent.agent import GRACE_EXIT_S
 from taskd_net.job.agent.plans import Call, Leave, Look
 from taskd_net.job.agent.supervision import WorkerStatus
 from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
-from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.arguments import seconds_of_environment
+from taskd_net.job.clusterd.launcher import LauncherClient
+from taskd_net.job.frameworks.mindspore.settings import FINISH_PAUSE, FINISH_PAUSE_S, restart_pause
 from taskd_net.job.member import by_signal
-from taskd_net.mindspore.files import Paths, Reader
-from taskd_net.mindspore.machine import Action, Machine, Note, Seen, StartController, Times
+from taskd_net.mindspore.files import FilesReader, Paths
+from taskd_net.mindspore.machine import Action, Machine, Note, Observation, StartController, Times
 
 log: Final = late_logger()
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks of a launcher without a Manager at its workers and the platform's files, as TaskD's."""
+
+RESET_LOOK_AGAIN_S: Final = 5.0
+"""Seconds between two looks of such a launcher that must not start its workers yet, as with TaskD's."""
+
+RESET_START_S: Final = 900.0
+"""Seconds that such a launcher waits to start its workers, as TaskD's: the reset of a node's devices. Then it leaves
+with 1."""
+
+REPLACE_S: Final = 120.0
+"""Seconds after a worker's failure for the platform's order to restart it alone, as with TaskD's launcher."""
+
+FAILURE_PAUSE_S: Final = 10.0
+"""Seconds between a worker's failure and the end of the others where none is restarted alone, as with TaskD's launcher:
+the platform's files may say more meanwhile."""
+
+START_WAIT: Final = "TASKD_NET_START_WAIT"
+REPLACE_WAIT: Final = "TASKD_NET_REPLACE_WAIT"
+FAILURE_PAUSE: Final = "TASKD_NET_FAILURE_PAUSE"
+EXIT_WAIT: Final = "TASKD_NET_EXIT_WAIT"
 
 
 class Launcher:
@@ -39,7 +64,7 @@ class Launcher:
         ranks: frozenset[int],
         *,
         replaces: bool,
-        clusterd: Clusterd | None,
+        clusterd: LauncherClient | None,
     ) -> None:
         self.result: WorkerStatus | None = None
         """The last answer of MONITOR."""
@@ -62,10 +87,10 @@ class Launcher:
             The exception of a signal handler.
         """
         try:
-            with Reader(self._paths) as reader:
+            with FilesReader(self._paths) as reader:
                 while True:
                     began = time.monotonic()
-                    seen = Seen(reader.read(), self._look(), self._killed.is_set())
+                    seen = Observation(reader.read(), self._look(), self._killed.is_set())
                     outcome = self._carry_out(self._machine.look(seen, time.monotonic()))
                     if outcome is not None:
                         log.info("launcher_leaves", code=outcome.status, reason=outcome.reason)
@@ -119,3 +144,21 @@ class Launcher:
             self._failures.report(call, error)
             return False
         return True
+
+
+def times_of_environment() -> Times:
+    """The times in the environment, or their defaults.
+
+    Raises:
+        ConfigError: a variable is no number of seconds.
+    """
+    return Times(
+        look=LOOK_S,
+        gate_look=RESET_LOOK_AGAIN_S,
+        gate=seconds_of_environment(START_WAIT, RESET_START_S),
+        restart=restart_pause(),
+        replace=seconds_of_environment(REPLACE_WAIT, REPLACE_S),
+        failed=seconds_of_environment(FAILURE_PAUSE, FAILURE_PAUSE_S),
+        finish=seconds_of_environment(FINISH_PAUSE, FINISH_PAUSE_S),
+        grace=seconds_of_environment(EXIT_WAIT, GRACE_EXIT_S),
+    )

@@ -33,15 +33,13 @@ from typing import TypeVar
 from taskd_net.job.agent.plans import AskToEnd, Call, KillAll, KillRanks, Leave, StartAll, StartRanks
 from taskd_net.job.agent.supervision import WorkerStatus
 from taskd_net.mindspore import reset as files
-from taskd_net.mindspore.reset import Reset, Status
+from taskd_net.mindspore.reset import PlatformReset, Status
 
 T = TypeVar("T")
 
-# ---- what comes in
-
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class PlatformFiles:
     """The bytes of the platform's files; None for one that is missing."""
 
     reset: bytes | None = None
@@ -50,7 +48,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """One look.
 
     Args:
@@ -59,12 +57,9 @@ class Seen:
         master_killed: ClusterD has sent killMaster.
     """
 
-    files: Files = Files()
+    files: PlatformFiles = PlatformFiles()
     workers: WorkerStatus | None = None
     master_killed: bool = False
-
-
-# ---- what goes out, beside calls of the framework's functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +166,7 @@ class Machine:
         self._replaces = replaces
         self._controls = controls
 
-        self._reset = Reset()
+        self._reset = PlatformReset()
         self._restart_type = ""
         self._retry_time, self._version = _Number(), _Number()
         self._unusable: dict[str, str] = {}  # reason by file, each told once
@@ -193,7 +188,7 @@ class Machine:
         """Seconds until the next look."""
         return self._times.gate_look if self._state is _State.GATE else self._times.look
 
-    def look(self, seen: Seen, now: float) -> list[Action]:
+    def look(self, seen: Observation, now: float) -> list[Action]:
         """Take in a look.
 
         Returns:
@@ -213,8 +208,6 @@ class Machine:
         self._actions = []
         self._leave(1, "the workers could not be started")
         return self._actions
-
-    # ---- the rule
 
     def _decide(self, workers: WorkerStatus | None, master_killed: bool, now: float) -> None:
         if self._state is _State.FINISH:
@@ -311,8 +304,6 @@ class Machine:
         if self._failed_until is not None and now >= self._failed_until:
             self._leave(1, "workers have failed")
 
-    # ---- the gate
-
     def _close_gate(self, start: StartAll | StartRanks, now: float) -> None:
         """Start workers when the gate is open: perhaps at once."""
         self._state, self._start = _State.GATE, start
@@ -347,9 +338,7 @@ class Machine:
         faulty = self._local_faults() - (self._replaced if isinstance(self._start, StartRanks) else frozenset())
         return f"ranks {_listed(faulty)} are faulty" if faulty else ""
 
-    # ---- the files
-
-    def _read(self, contents: Files) -> None:
+    def _read(self, contents: PlatformFiles) -> None:
         reset = self._usable("reset.json", files.read_reset, contents.reset)
         if reset is not None:
             self._reset = reset
@@ -384,8 +373,6 @@ class Machine:
     def _has_rank_table(self) -> bool:
         """True where the rank table fits the pods: after a rescheduling there is a new one."""
         return self._restart_type != files.POD_RESCHEDULE or self._version.grew
-
-    # ---- the end
 
     def _leave(self, status: int, reason: str) -> None:
         self._actions += [KillAll(), Leave(status, reason)]

@@ -12,16 +12,15 @@ from taskd_net.job import arguments
 from taskd_net.job.agent.workers import START_WORKER_LIST, Operators
 from taskd_net.job.api.worker import UPSTREAM
 from taskd_net.job.clusterd.controller import Controller
-from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.clusterd.launcher import LauncherClient
 from taskd_net.job.frameworks.mindspore import MINDSPORE
 from taskd_net.job.frameworks.mindspore.scheduler import end_scheduler
 from taskd_net.job.frameworks.mindspore.workers import MindSporeWorkers
 from taskd_net.job.member import Refused, log_file
 from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.mindspore.files import Paths
-from taskd_net.mindspore.launcher import Launcher
+from taskd_net.mindspore.launcher import Launcher, times_of_environment
 from taskd_net.mindspore.machine import Times
-from taskd_net.mindspore.settings import times_of_environment
 
 log: Final = late_logger()
 
@@ -81,13 +80,14 @@ class MSRunPlugin:
         replaceable = self._operators.has(START_WORKER_LIST)
         self._operators.require([name for name in workers.needs if name != START_WORKER_LIST])
         node_rank = arguments.server_rank({}, MINDSPORE.rank_variable)
+        framework = MINDSPORE.name.lower()
         launcher = Launcher(
             workers,
             self._paths or Paths.of_environment(),
             self._times or times_of_environment(),
             ranks_of_node(node_rank, os.environ.get(LOCAL_WORKERS, "")),
             replaces=replaceable and replaces(node_rank),
-            clusterd=Clusterd.of_environment(MINDSPORE.name.lower(), self._controller) if node_rank == 0 else None,
+            clusterd=LauncherClient.of_environment(framework, self._controller) if node_rank == 0 else None,
         )
         with log_file(f"agent-{node_rank}.log"):
             proxy = _proxy(node_rank)

@@ -40,7 +40,7 @@ _ORDER: Final = tuple(Status)
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class PlatformReset:
     """The content of `reset.json`.
 
     Args:
@@ -58,7 +58,7 @@ class Reset:
     restart_process: bool = False
 
 
-def read_reset(data: bytes) -> Reset:
+def read_reset(data: bytes) -> PlatformReset:
     """Read `reset.json`.
 
     Raises:
@@ -72,7 +72,7 @@ def read_reset(data: bytes) -> Reset:
         rank, status = _entry(entry)
         ranks[rank] = max(ranks.get(rank, Status.RECOVERED), status, key=_ORDER.index)
     retry_time = _field(found, "RetryTime", int, -1)
-    return Reset(
+    return PlatformReset(
         ranks=ranks,
         retry_time=retry_time if "RetryTime" in found else None,
         graceful_exit=_field(found, "GracefulExit", int, 0) == 1,

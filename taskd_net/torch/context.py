@@ -110,8 +110,6 @@ class RankContext(SubprocessContext):
         """The state of each local rank, in torch's words, as of the last `wait`."""
         return dict(self._states)
 
-    # ---- torch's own steps
-
     def _start(self) -> None:
         super()._start()
         for pid in self.pids().values():
@@ -137,8 +135,6 @@ class RankContext(SubprocessContext):
         super()._close(death_sig, timeout)
         for handler in self.subprocess_handlers.values():
             self._forget(handler)
-
-    # ---- one rank
 
     def _restart(self, local_rank: int) -> int:
         for tail in self._tails[local_rank]:

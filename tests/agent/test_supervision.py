@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.job.agent import messages
-from taskd_net.job.agent.supervision import Commanded, Done, Joined, Report, Supervisor, Tick, Times, WorkerStatus
+from taskd_net.job.agent.supervision import (
+    AgentJoined,
+    AgentTimes,
+    CallReturned,
+    Commanded,
+    SendReport,
+    Supervisor,
+    Tick,
+    WorkerStatus,
+)
 from taskd_net.job.frameworks.mindspore.plans import MindSporePlans
 from taskd_net.job.frameworks.pytorch.plans import PyTorchPlans
 from tests.agent.transcripts import BEGIN, TIMES, played
@@ -64,11 +73,11 @@ def test_pause_ends_in_time_and_not_with_the_next_tick() -> None:
     supervisor = Supervisor(MindSporePlans(1.0, 1.0, 0.0), TIMES, "incarnation", "2", 0.0)
     assert supervisor.due is None
     for event, due in (
-        (Joined(), None),
+        (AgentJoined(), None),
         (Commanded(messages.Go(2)), None),
-        (Done(), None),
+        (CallReturned(), None),
         (Commanded(messages.RestartAll(1)), None),
-        (Done(), 6.0),
+        (CallReturned(), 6.0),
     ):
         supervisor.handle(event, 5.0, 0)
         assert supervisor.due == due
@@ -279,12 +288,12 @@ def test_fault_is_not_repeated_once_it_is_answered_or_over() -> None:
     )
     supervisor = Supervisor(MindSporePlans(0.0, 0.0, 0.0), TIMES, "incarnation", "2", 0.0)
     for event, now, due in (
-        (Joined(), 0.0, None),
+        (AgentJoined(), 0.0, None),
         (Commanded(messages.Go(2)), 0.0, None),
-        (Done(), 0.0, None),
+        (CallReturned(), 0.0, None),
         (Tick(), 1.0, None),
         (WorkerStatus(frozenset({3})), 1.0, None),
-        (Joined(), 41.0, 43.0),
+        (AgentJoined(), 41.0, 43.0),
         (Tick(), 42.0, 43.0),
         (WorkerStatus(), 42.0, None),
     ):
@@ -475,7 +484,7 @@ def test_fault_without_an_answer() -> None:
         """
     played(begin + left)
     played(begin + answered)
-    off = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0)
+    off = AgentTimes(join=180.0, go=900.0, repeat=30.0, grace=600.0)
     played(begin + "500 seen 3 4 |\n 9999 tick | KEEP_ALIVE, Look", times=off)
 
 
@@ -547,11 +556,11 @@ def test_worker_that_ends_during_a_plan_is_looked_at_after_it() -> None:
 
 def test_reports_name_the_state_of_the_workers() -> None:
     supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
-    supervisor.handle(Joined(), 0.0, 0)
+    supervisor.handle(AgentJoined(), 0.0, 0)
     supervisor.handle(Commanded(messages.Go(2)), 0.0, 0)
-    supervisor.handle(Done(), 0.0, 0)
+    supervisor.handle(CallReturned(), 0.0, 0)
     supervisor.handle(Tick(), 1.0, 1)
     supervisor.handle(WorkerStatus(state="HEALTHY"), 1.0, 1)
-    assert Report(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
+    assert SendReport(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
     failed = supervisor.handle(WorkerStatus(failed=frozenset({3}), state="FAILED"), 2.0, 2)
-    assert failed == [Report(messages.fault({3}, 2, worker_state="FAILED"))]
+    assert failed == [SendReport(messages.fault({3}, 2, worker_state="FAILED"))]

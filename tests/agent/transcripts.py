@@ -9,23 +9,23 @@ from taskd_net.job.agent.messages import Command
 from taskd_net.job.agent.plans import Leave, Plans, Return
 from taskd_net.job.agent.supervision import (
     Action,
+    AgentJoined,
+    AgentTimes,
+    CallRaised,
+    CallReturned,
     Commanded,
-    Done,
-    Ended,
+    CommandIgnored,
     Event,
-    Failed,
-    Ignored,
-    Joined,
-    Report,
+    SendReport,
     Supervisor,
     Tick,
-    Times,
     Woken,
+    WorkerEnded,
     WorkerStatus,
 )
 from taskd_net.job.frameworks.mindspore.plans import MindSporePlans
 
-TIMES = Times(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
+TIMES = AgentTimes(join=180.0, go=900.0, repeat=30.0, grace=600.0, fault=300.0)
 MINDSPORE = MindSporePlans(restart_pause=60.0, restart_ranks_pause=15.0, finish_pause=10.0)
 EPOCH = 1_000_000
 """The time 0 of a transcript, in seconds since the epoch."""
@@ -38,7 +38,7 @@ BEGIN = """
 """An Agent starts its workers; as for MindSpore, whose StartAll gets no count."""
 
 
-def played(transcript: str, plans: Plans = MINDSPORE, times: Times = TIMES) -> None:
+def played(transcript: str, plans: Plans = MINDSPORE, times: AgentTimes = TIMES) -> None:
     """Check a transcript."""
     supervisor = Supervisor(plans, times, "incarnation", "2", 0.0)
     for line in filter(str.strip, transcript.splitlines()):
@@ -54,17 +54,17 @@ def read_event(text: str) -> Event:
     name, *words = text.split()
     match name:
         case "joined":
-            return Joined()
+            return AgentJoined()
         case "tick":
             return Tick()
         case "woken":
             return Woken()
         case "ended":
-            return Ended()
+            return WorkerEnded()
         case "done":
-            return Done()
+            return CallReturned()
         case "failed":
-            return Failed()
+            return CallRaised()
         case "seen":
             failed = [word for word in words if word.isdigit()]
             return WorkerStatus(ranks(failed), "ended" not in words, "finished" in words, "result")
@@ -101,7 +101,7 @@ def ranks(words: list[str]) -> frozenset[int]:
 def shown(action: Action) -> str:
     """An action as it is written in a transcript."""
     match action:
-        case Report(body):
+        case SendReport(body):
             if body.msg_type != "STATUS":
                 return body.msg_type
             said = json.loads(body.message)
@@ -110,7 +110,7 @@ def shown(action: Action) -> str:
             seconds = int(body.extension["REPORT_FAULT_TIME"]) - EPOCH
             after = [f"after {uuid}"] if (uuid := body.extension.get("AfterRestart")) else []
             return " ".join(["202", *map(str, said["fault_ranks"]), f"at {seconds}", *after])
-        case Ignored(_, reason):
+        case CommandIgnored(_, reason):
             return f"ignored: {reason}"
         case Leave(status, reason):
             return f"leave {status}: {reason}"

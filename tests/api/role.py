@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from taskd_net.job import api
 from taskd_net.job.agent import agent as shell
-from taskd_net.job.agent.supervision import Times
+from taskd_net.job.agent.supervision import AgentTimes
 from taskd_net.job.api import agent
 from taskd_net.job.api import worker as worker_calls
 from taskd_net.job.api.worker import WorkerTimes
@@ -21,7 +21,7 @@ OFTEN_S = 0.2
 """Seconds between two registrations of a node."""
 
 
-def often() -> Times:
+def often() -> AgentTimes:
     """The times of an Agent that repeats what it says."""
     return replace(shell.times_of_environment(), repeat=OFTEN_S)
 

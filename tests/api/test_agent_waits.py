@@ -15,7 +15,7 @@ from taskd_net.job import api
 from taskd_net.job.agent import agent as shell
 from taskd_net.job.agent.agent import Agent, Ends
 from taskd_net.job.agent.plans import Look
-from taskd_net.job.agent.supervision import Times, WorkerStatus
+from taskd_net.job.agent.supervision import AgentTimes, WorkerStatus
 from taskd_net.job.api import agent
 from tests.api.conftest import AGENT, QUICK, SOON, Start, take
 from tests.api.frameworks import Msrun
@@ -27,7 +27,7 @@ ANEW = ["REGISTER", "STATUS"]
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-def times(**others: float) -> Times:
+def times(**others: float) -> AgentTimes:
     """The times of an Agent, but for some."""
     return replace(shell.times_of_environment(), **others)
 

@@ -14,7 +14,7 @@ from taskd_net import BlockingNode
 from taskd_net.base.body import Body
 from taskd_net.job import api, profiling_switch
 from taskd_net.job.api import duties
-from taskd_net.job.api.duties import Detect, Outcome, Run, stressed, switched
+from taskd_net.job.api.duties import Detect, DeviceOutcome, MakeCall, stressed, switched
 from taskd_net.job.api.worker import WorkerTimes
 from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, until
 from tests.api.test_devices import Device, install
@@ -63,7 +63,7 @@ def test_nothing_is_installed(mgr: BlockingNode, near: BlockingNode, failures: F
     reach(mgr, stress())
     while (body := answer(mgr)).code != 205:
         pass
-    assert body == stressed("t1", {0: Outcome.FAILED, 1: Outcome.FAILED})
+    assert body == stressed("t1", {0: DeviceOutcome.FAILED, 1: DeviceOutcome.FAILED})
     for command, state in ((700, 1400), (711, 1422)):
         reach(mgr, Body("ACTION", command))
         while (body := answer(mgr)).code != state:
@@ -102,12 +102,12 @@ def test_call_that_does_not_return(
     mgr: BlockingNode, near: BlockingNode, device: Slow, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends by its time; the next ones fail until it returns, and work then."""
-    monkeypatch.setitem(duties._DETECTS, 0, Run(Detect("aic"), 0.05))
+    monkeypatch.setitem(duties._DETECTS, 0, MakeCall(Detect("aic"), 0.05))
     started(QUICK)
     reach(mgr, stress())
     while (body := answer(mgr)).code != 205:
         pass
-    assert body == stressed("t1", {0: Outcome.TIMEOUT, 1: Outcome.FAILED})
+    assert body == stressed("t1", {0: DeviceOutcome.TIMEOUT, 1: DeviceOutcome.FAILED})
     assert "an earlier one has not returned" in failures.only()
     attendant = api.worker.slot.member._attendant
     device.go_on.put(0)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from taskd_net.job.api import devices
-from taskd_net.job.api.duties import Detect, DeviceCall, Outcome, SwitchNic
+from taskd_net.job.api.duties import Detect, DeviceCall, DeviceOutcome, SwitchCards
 from taskd_net.job.frameworks.mindspore import MINDSPORE
 from taskd_net.job.frameworks.registry import of_worker
 from tests.api.conftest import Failures
 
 pytestmark = pytest.mark.oldest
 
-SWITCH = SwitchNic((3, 4), (True, False))
+SWITCH = SwitchCards((3, 4), (True, False))
 
 
 class Device:
@@ -72,14 +72,14 @@ def install(monkeypatch: pytest.MonkeyPatch, device: Device | None = None) -> De
 @pytest.mark.parametrize(
     ("call", "arguments", "answer", "outcome"),
     [
-        (SWITCH, ([3, 4], [True, False]), True, Outcome.OK),
-        (SWITCH, ([3, 4], [True, False]), False, Outcome.FAILED),
-        (SWITCH, ([3, 4], [True, False]), None, Outcome.FAILED),
-        (Detect("aic"), ("aic",), 0, Outcome.OK),
-        (Detect("hccs"), ("hccs",), 1, Outcome.FAILED),
-        (Detect("hccs"), ("hccs",), 2, Outcome.FAULT),
-        (Detect("hccs"), ("hccs",), 3, Outcome.FAILED),
-        (Detect("hccs"), ("hccs",), None, Outcome.FAILED),
+        (SWITCH, ([3, 4], [True, False]), True, DeviceOutcome.OK),
+        (SWITCH, ([3, 4], [True, False]), False, DeviceOutcome.FAILED),
+        (SWITCH, ([3, 4], [True, False]), None, DeviceOutcome.FAILED),
+        (Detect("aic"), ("aic",), 0, DeviceOutcome.OK),
+        (Detect("hccs"), ("hccs",), 1, DeviceOutcome.FAILED),
+        (Detect("hccs"), ("hccs",), 2, DeviceOutcome.FAULT),
+        (Detect("hccs"), ("hccs",), 3, DeviceOutcome.FAILED),
+        (Detect("hccs"), ("hccs",), None, DeviceOutcome.FAILED),
     ],
 )
 def test_calls(
@@ -87,7 +87,7 @@ def test_calls(
     call: DeviceCall,
     arguments: tuple[object, ...],
     answer: object,
-    outcome: Outcome,
+    outcome: DeviceOutcome,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = install(monkeypatch)
@@ -97,9 +97,9 @@ def test_calls(
     assert device.calls == ([5] if framework == "pt" else []) + [arguments]
 
 
-@pytest.mark.parametrize(("call", "outcome"), [(SWITCH, Outcome.FAILED), (Detect("aic"), Outcome.VOLTAGE)])
+@pytest.mark.parametrize(("call", "outcome"), [(SWITCH, DeviceOutcome.FAILED), (Detect("aic"), DeviceOutcome.VOLTAGE)])
 def test_call_that_raises(
-    call: DeviceCall, outcome: Outcome, failures: Failures, monkeypatch: pytest.MonkeyPatch
+    call: DeviceCall, outcome: DeviceOutcome, failures: Failures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch).answer = RuntimeError("no voltage")
     assert devices.perform(MINDSPORE, call) is outcome
@@ -113,7 +113,7 @@ def test_package_that_is_not_installed(
 ) -> None:
     for name in ("torch_npu", "mindspore"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert devices.perform(of_worker(framework), call) is Outcome.FAILED
+    assert devices.perform(of_worker(framework), call) is DeviceOutcome.FAILED
     assert "ModuleNotFoundError" in failures.only()
 
 
@@ -122,7 +122,7 @@ def test_what_is_no_function_is_a_failed_call_and_no_voltage(
 ) -> None:
     install(monkeypatch)
     monkeypatch.setattr(sys.modules["mindspore.utils"], "stress_detect", sys.modules["mindspore.utils.stress_detect"])
-    assert devices.perform(MINDSPORE, Detect("aic")) is Outcome.FAILED
+    assert devices.perform(MINDSPORE, Detect("aic")) is DeviceOutcome.FAILED
     assert "expected a function" in failures.only()
 
 

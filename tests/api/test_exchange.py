@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Node, Position
 from taskd_net.base.body import Body
-from taskd_net.job.exchange import Heartbeat, Outbox
+from taskd_net.job.exchange import Heartbeat, ReportQueue
 
 pytestmark = pytest.mark.oldest
 
@@ -42,9 +42,9 @@ class Mgr:
 
 
 @asynccontextmanager
-async def running(mgr: Mgr) -> AsyncIterator[Outbox]:
+async def running(mgr: Mgr) -> AsyncIterator[ReportQueue]:
     """An outbox that sends."""
-    outbox = Outbox(cast(Node, mgr), "DEFAULT", retry=0.0)
+    outbox = ReportQueue(cast(Node, mgr), "DEFAULT", retry=0.0)
     task = asyncio.create_task(outbox.run())
     try:
         yield outbox

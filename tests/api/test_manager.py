@@ -188,7 +188,7 @@ def test_agent_that_asks_for_the_go_gets_it(running: Future[bool]) -> None:
 def test_go_is_given_again_until_it_is_acknowledged(threads: ThreadPoolExecutor) -> None:
     config = NodeConfig.mgr(listen=UPSTREAM, confirms=True)
     limits = ManagerLimits(job=JobTimes(retry=0.01))
-    manager.slot.fill(lambda: manager.Manager(config, CONFIG, limits=limits), "manager.log")
+    manager.slot.fill(lambda: manager.HostedManager(config, CONFIG, limits=limits), "manager.log")
     with serving(threads), leaf(NodeConfig.agent(server_rank=5, upstream=UPSTREAM, inbox=1)) as agent:
         with leaf(NodeConfig.agent(server_rank=6, upstream=UPSTREAM)) as filler:
             assert filler.send("in the way", to="Agent/5").ok
@@ -320,7 +320,10 @@ def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyP
     def waits() -> bool:
         # `begin` waits in the same function for the node's thread, before a handler is set.
         frame = sys._current_frames()[main]
-        return frame.f_code is taken.__code__ and getattr(frame.f_back, "f_code", None) is manager.Manager.wait.__code__
+        return (
+            frame.f_code is taken.__code__
+            and getattr(frame.f_back, "f_code", None) is manager.HostedManager.wait.__code__
+        )
 
     def lose() -> None:
         while not waits():

@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net import ConfigError
 from taskd_net.base import fork
-from taskd_net.job.member import Once, Refused, Slot, documented
+from taskd_net.job.member import Refused, Singleton, StartGuard, documented
 
 
 class Kept:
@@ -28,7 +28,7 @@ def no_log_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slot_has_one_member_at_a_time() -> None:
-    slot: Slot[Kept] = Slot("worker")
+    slot: Singleton[Kept] = Singleton("worker")
     with pytest.raises(Refused, match="init_taskd_worker first"):
         _ = slot.member
     slot.fill(Kept, "log")
@@ -48,7 +48,7 @@ def test_a_slot_is_empty_after_a_failure() -> None:
     def fail() -> Kept:
         raise ConfigError("no")
 
-    slot: Slot[Kept] = Slot("worker")
+    slot: Singleton[Kept] = Singleton("worker")
 
     @documented
     def init() -> bool:
@@ -83,7 +83,7 @@ def test_a_documented_call_does_nothing_in_a_forked_child(monkeypatch: pytest.Mo
 
 
 def test_once_is_once_for_all_threads() -> None:
-    once = Once()
+    once = StartGuard()
 
     def take(_: int) -> bool:
         try:

@@ -17,7 +17,7 @@ from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.job import api, arguments
-from taskd_net.job.api.receiver import Receiver
+from taskd_net.job.api.receiver import HandlerThread
 from taskd_net.net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, reach, started
 from tests.ports import free_port
@@ -141,7 +141,7 @@ class _Fed:
 def fed() -> Iterator[tuple[_Fed, SimpleQueue[str]]]:
     """A Receiver that lives through all examples, and what its handler was given."""
     node, taken = _Fed(), SimpleQueue[str]()
-    receiver = Receiver(node, lambda message, body: taken.put(message.uuid))  # type: ignore[arg-type]
+    receiver = HandlerThread(node, lambda message, body: taken.put(message.uuid))  # type: ignore[arg-type]
     receiver.start()
     yield node, taken
     node.inbox.put(MemoryError())

@@ -27,7 +27,7 @@ from taskd_net.job.frameworks.mindspore import scheduler
 from taskd_net.job.frameworks.mindspore import settings as msrun_settings
 from taskd_net.job.keep.limits import EtcdLimits
 from taskd_net.job.manager import changed_file, outlook, watching
-from taskd_net.mindspore import settings as mindspore_settings
+from taskd_net.mindspore import launcher as reset_launcher
 from taskd_net.net.joining import channel
 from taskd_net.net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.net.wire import batches, codec, requests
@@ -96,17 +96,17 @@ FIGURES: Final = {
         ),
         f"the Agent stays for {_seconds(msrun_settings.FINISH_PAUSE_S)}",
         f"larger than {changed_file.FILE_BYTES // _MIB} MiB",
-        "Once a second it looks" if mindspore_settings.LOOK_S == 1.0 else "",
+        "Once a second it looks" if reset_launcher.LOOK_S == 1.0 else "",
         f"waits until all workers have ended, {_seconds(shell.GRACE_EXIT_S)} at most",
-        f"looks every {_seconds(mindspore_settings.RESET_LOOK_AGAIN_S)}",
-        f"leaves with 1 after {_seconds(mindspore_settings.RESET_START_S)}",
-        f"leaves with 1 after {_seconds(mindspore_settings.FAILURE_PAUSE_S)}",
-        f"restart it alone, after {_seconds(mindspore_settings.REPLACE_S)}",
+        f"looks every {_seconds(reset_launcher.RESET_LOOK_AGAIN_S)}",
+        f"leaves with 1 after {_seconds(reset_launcher.RESET_START_S)}",
+        f"leaves with 1 after {_seconds(reset_launcher.FAILURE_PAUSE_S)}",
+        f"restart it alone, after {_seconds(reset_launcher.REPLACE_S)}",
         f"`TASKD_NET_RESTART_PAUSE` | {msrun_settings.RESTART_PAUSE_S:g} with an NPU",
         f"`TASKD_NET_FINISH_PAUSE` | {msrun_settings.FINISH_PAUSE_S:g} |",
-        f"`TASKD_NET_START_WAIT` | {mindspore_settings.RESET_START_S:g} |",
-        f"`TASKD_NET_REPLACE_WAIT` | {mindspore_settings.REPLACE_S:g} |",
-        f"`TASKD_NET_FAILURE_PAUSE` | {mindspore_settings.FAILURE_PAUSE_S:g} |",
+        f"`TASKD_NET_START_WAIT` | {reset_launcher.RESET_START_S:g} |",
+        f"`TASKD_NET_REPLACE_WAIT` | {reset_launcher.REPLACE_S:g} |",
+        f"`TASKD_NET_FAILURE_PAUSE` | {reset_launcher.FAILURE_PAUSE_S:g} |",
         f"`TASKD_NET_EXIT_WAIT` | {shell.GRACE_EXIT_S:g} |",
     ],
     "docs/configuration.md": [

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from taskd_net.job.agent.plans import AskToEnd, KillAll, KillRanks, Leave, StartAll, StartRanks
 from taskd_net.job.agent.supervision import WorkerStatus
-from taskd_net.mindspore.machine import Action, Files, Machine, Note, Seen, StartController, Times
+from taskd_net.mindspore.machine import Action, Machine, Note, Observation, PlatformFiles, StartController, Times
 
 TIMES = Times(look=1.0, gate_look=5.0, gate=900.0, restart=60.0, replace=120.0, failed=10.0, finish=10.0, grace=600.0)
 RANKS = frozenset({2, 3})
@@ -72,8 +72,8 @@ class Scene:
         """A look, after which its actions are carried out."""
         workers = WorkerStatus(frozenset(self.failed), bool(self.running), self.finished, ranks=RANKS)
         contents = json.dumps(self.reset).encode() if isinstance(self.reset, dict) else self.reset
-        files = Files(contents, self.restart_type, self.version)
-        actions = self.machine.look(Seen(files, None if self.malformed else workers, self.killed), self.now)
+        files = PlatformFiles(contents, self.restart_type, self.version)
+        actions = self.machine.look(Observation(files, None if self.malformed else workers, self.killed), self.now)
         self._carry_out(actions)
         return actions
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.job.clusterd import HandlerController, Reports, rpcs
-from taskd_net.job.clusterd.launcher import Clusterd
+from taskd_net.job.clusterd.launcher import LauncherClient
 from taskd_net.mindspore import MSRunPlugin, Paths
 from taskd_net.net.wire import recover_pb2 as wire
 from tests.api.frameworks import FINISHES, Double, Msrun
@@ -110,7 +110,7 @@ def test_recovery_that_is_switched_off(
 ) -> None:
     caplog.set_level("INFO")
     clusterd.answers["Init"].append(403)
-    made = Clusterd.of_environment("mindspore")
+    made = LauncherClient.of_environment("mindspore")
     assert made is not None
     made.start(lambda: None)
     soon(lambda: "recovery is switched off for the job" in caplog.text)
@@ -125,12 +125,12 @@ def test_no_client_without_a_job_and_an_address(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.delenv(missing)
-    assert Clusterd.of_environment("mindspore") is None
+    assert LauncherClient.of_environment("mindspore") is None
     assert "no_clusterd" in caplog.text and f"{named} is not set" in caplog.text
 
 
 def test_address_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    made = Clusterd("J", "a b", "mindspore")
+    made = LauncherClient("J", "a b", "mindspore")
     made.start(lambda: None)
     made.close()
     assert caplog.text.count("clusterd_failed") == 1

@@ -12,8 +12,8 @@ import pytest
 from taskd_net.base import bounded_file
 from taskd_net.job.manager.changed_file import FILE_BYTES
 from taskd_net.mindspore import files
-from taskd_net.mindspore.files import Paths, Reader
-from taskd_net.mindspore.machine import Files
+from taskd_net.mindspore.files import FilesReader, Paths
+from taskd_net.mindspore.machine import PlatformFiles
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def paths(tmp_path: Path) -> Paths:
 
 
 @pytest.fixture
-def reader(paths: Paths) -> Iterator[Reader]:
-    with Reader(paths) as made:
+def reader(paths: Paths) -> Iterator[FilesReader]:
+    with FilesReader(paths) as made:
         yield made
 
 
 @pytest.fixture
-def hasty(paths: Paths) -> Iterator[Reader]:
-    with Reader(paths, patience=0.05) as made:
+def hasty(paths: Paths) -> Iterator[FilesReader]:
+    with FilesReader(paths, patience=0.05) as made:
         yield made
 
 
@@ -46,21 +46,21 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(map(str, Paths.of_environment().by_name().values())) == ["/a/b.json", "/a/restartType", "/c/d"]
 
 
-def test_content_is_the_present_one(reader: Reader, paths: Paths) -> None:
-    assert reader.read() == Files()
+def test_content_is_the_present_one(reader: FilesReader, paths: Paths) -> None:
+    assert reader.read() == PlatformFiles()
     paths.reset.write_bytes(b"{}")
     paths.version.write_bytes(b"1")
-    assert reader.read() == Files(b"{}", None, b"1")
+    assert reader.read() == PlatformFiles(b"{}", None, b"1")
     (paths.reset.parent / "new").write_bytes(b"{ }")
     (paths.reset.parent / "new").rename(paths.reset)
     (paths.reset.parent / "restartType").write_bytes(b"hotReset")
-    assert reader.read() == Files(b"{ }", b"hotReset", b"1")
+    assert reader.read() == PlatformFiles(b"{ }", b"hotReset", b"1")
     paths.reset.unlink()
     assert reader.read().reset is None
 
 
 def test_links_and_other_kinds_are_as_if_missing(
-    reader: Reader, paths: Paths, caplog: pytest.LogCaptureFixture
+    reader: FilesReader, paths: Paths, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = paths.reset.parent / "target"
     target.write_bytes(b"{}")
@@ -84,7 +84,7 @@ def test_links_and_other_kinds_are_as_if_missing(
 
 
 def test_file_system_that_hangs_holds_up_nobody(
-    hasty: Reader, paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hasty: FilesReader, paths: Paths, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     paths.reset.write_bytes(b"{}")
     assert hasty.read().reset == b"{}"

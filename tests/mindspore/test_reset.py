@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskd_net.mindspore.reset import Reset, Status, read_reset, read_restart_type, read_version
+from taskd_net.mindspore.reset import PlatformReset, Status, read_reset, read_restart_type, read_version
 
 pytestmark = pytest.mark.oldest
 
@@ -23,11 +23,11 @@ def test_all_fields() -> None:
         "UpdateTime": 1700000000,
     }
     ranks = {9: Status.RECOVERED, 0: Status.FAULT}
-    assert read_reset(json.dumps(text).encode()) == Reset(ranks, 3, True, True, True)
+    assert read_reset(json.dumps(text).encode()) == PlatformReset(ranks, 3, True, True, True)
 
 
 def test_missing_fields() -> None:
-    assert read_reset(b"{}") == Reset({}, None, False, False, False)
+    assert read_reset(b"{}") == PlatformReset({}, None, False, False, False)
 
 
 @pytest.mark.parametrize("value", [0, 2, -1])

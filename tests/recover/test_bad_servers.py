@@ -18,10 +18,9 @@ from google.protobuf.message import DecodeError
 from taskd_net.base import limits
 from taskd_net.base.address import Address
 from taskd_net.job.clusterd import rpcs
-from taskd_net.job.clusterd.client import Client, ClusterdError
+from taskd_net.job.clusterd.client import Client, ClusterdError, credentials
 from taskd_net.job.clusterd.life import ClusterdTimes
 from taskd_net.job.clusterd.rpcs import Rpc
-from taskd_net.job.clusterd.trust import credentials
 from taskd_net.job.decide.events import Event
 from taskd_net.net.wire import datatrace_pb2
 from taskd_net.net.wire import recover_pb2 as wire

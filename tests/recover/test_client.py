@@ -15,10 +15,9 @@ from google.protobuf.message import Message
 
 from taskd_net.base.address import Address
 from taskd_net.job.clusterd import rpcs
-from taskd_net.job.clusterd.client import Client, ClusterdError
+from taskd_net.job.clusterd.client import Client, ClusterdError, credentials
 from taskd_net.job.clusterd.codes import describe
 from taskd_net.job.clusterd.life import ClusterdTimes
-from taskd_net.job.clusterd.trust import credentials
 from taskd_net.job.decide.events import Event, ProfilingSwitch, Signal
 from taskd_net.job.decide.plugins.stress_test import StressTest
 from taskd_net.job.decide.plugins.switch_nic import SwitchNic

@@ -20,7 +20,7 @@ from taskd_net.base import threads
 from taskd_net.base.codes import NodeError
 from taskd_net.job.clusterd import DLRecoverManager, pb, rpcs
 from taskd_net.job.clusterd.controller import NoHandler, Ranks, Reports, carry_out
-from taskd_net.job.clusterd.mindio import MindIO, Refused
+from taskd_net.job.clusterd.mindio import MindIO, MindIORefused
 from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2 as wire
 from tests import mindio as double
@@ -122,10 +122,10 @@ def test_refusals_raise(controller: MindIO, heard: Heard, job: double.Job) -> No
         lambda: controller.prepare("jump", {}),
     ]
     for call in calls:
-        with pytest.raises(Refused, match=r"MindIO has refused .*: it returned 1, expected 0"):
+        with pytest.raises(MindIORefused, match=r"MindIO has refused .*: it returned 1, expected 0"):
             call()
     chosen(controller, heard)
-    with pytest.raises(Refused, match="MindIO has refused change_strategy"):
+    with pytest.raises(MindIORefused, match="MindIO has refused change_strategy"):
         controller.change_strategy("upgrade", "")
 
 
@@ -154,12 +154,12 @@ def test_a_second_stop_within_a_round_is_refused_and_restarts_the_controller(
     controller: MindIO, heard: Heard, job: double.Job
 ) -> None:
     chosen(controller, heard)
-    with pytest.raises(Refused, match="a second stop_train came within a round"):
+    with pytest.raises(MindIORefused, match="a second stop_train came within a round"):
         controller.stop_train({3: 1}, 0)
     assert job.names[-4:] == ["change_strategy", "destroy_controller", "init_controller", "start_controller"]
     assert job.calls[-4] == ["change_strategy", "exit", ""]
     eventually(lambda: job.all_are("ended"))
-    with pytest.raises(Refused, match="no training processes until they are restarted"):
+    with pytest.raises(MindIORefused, match="no training processes until they are restarted"):
         controller.on_global_rank({3: 1}, 0)
     carry_out(controller, Call("restart"), heard)
     job.train()
@@ -176,11 +176,11 @@ def test_a_stop_after_mindio_has_given_up_is_refused_and_restarts_the_controller
     eventually(lambda: heard.given == [("fault_ranks", {3: 1})])
     if refused:  # what MindIO has refused is no order to it
         for order in (controller.stop_train, controller.pause_train):
-            with pytest.raises(Refused, match="MindIO has refused stop_train"):
+            with pytest.raises(MindIORefused, match="MindIO has refused stop_train"):
                 order({7_000: 0}, 0)
     eventually(lambda: job.states[:3] == ["ended"] * 3)
     eventually(lambda: time.monotonic() > controller._gives_up_at)
-    with pytest.raises(Refused, match="no order came in time after a fault or a pause"):
+    with pytest.raises(MindIORefused, match="no order came in time after a fault or a pause"):
         controller.stop_train({3: 1}, 0)
     assert job.names.count("start_controller") == 2
 
@@ -192,7 +192,7 @@ def test_a_stop_after_a_pause_that_ran_out_is_refused(
     paused_until = controller._gives_up_at
     assert 0.0 < paused_until - time.monotonic() <= 30.0
     monkeypatch.setattr(controller, "_gives_up_at", time.monotonic() - 1.0)
-    with pytest.raises(Refused, match="no order came in time after a fault or a pause"):
+    with pytest.raises(MindIORefused, match="no order came in time after a fault or a pause"):
         controller.stop_train({3: 1}, 0)
 
 
@@ -206,7 +206,7 @@ def test_a_pause_that_goes_on_does_not_run_out(controller: MindIO, heard: Heard)
 def test_a_stop_after_a_checkpoint_is_refused(controller: MindIO, job: double.Job) -> None:
     controller.save_and_exit()
     eventually(lambda: job.all_are("saved"))
-    with pytest.raises(Refused, match="until they are restarted"):
+    with pytest.raises(MindIORefused, match="until they are restarted"):
         controller.stop_train({3: 1}, 0)
 
 
@@ -273,15 +273,15 @@ def test_an_abort_is_not_the_managers(
     controller.start(heard)
     job.train()
     eventually(lambda: job.all_are("trains"))
-    with pytest.raises(Refused, match="MindIO's controller has ended in stop_train"):
+    with pytest.raises(MindIORefused, match="MindIO's controller has ended in stop_train"):
         controller.stop_train({3: 1}, 0)
     eventually(lambda: lost == [True])
     assert f"status={-signal.SIGABRT}" in caplog.text
     eventually(lambda: job.all_are("unprotected"))
-    with pytest.raises(Refused, match="until they are restarted: its process has ended with status -6"):
+    with pytest.raises(MindIORefused, match="until they are restarted: its process has ended with status -6"):
         controller.stop_train({3: 1}, 0)
     controller.start(heard)
-    with pytest.raises(Refused, match="until they are restarted"):
+    with pytest.raises(MindIORefused, match="until they are restarted"):
         controller.stop_train({3: 1}, 0)
     controller.close()
 
@@ -292,7 +292,7 @@ def test_a_call_that_never_returns_is_ended(job: double.Job, heard: Heard, monke
     controller.start(heard)
     process = controller._process
     assert process is not None
-    with pytest.raises(Refused, match=r"MindIO has not returned from dump within 0\.05 s"):
+    with pytest.raises(MindIORefused, match=r"MindIO has not returned from dump within 0\.05 s"):
         process.call("dump", seconds=0.05)
     eventually(lambda: controller.loss)
     controller.close()
@@ -317,7 +317,7 @@ def test_a_kill_in_a_restart_leaves_no_process(
     def restart() -> None:
         try:
             carry_out(controller, Call("restart"), heard)
-        except Refused as error:
+        except MindIORefused as error:
             failed.append(error)
 
     thread = threading.Thread(target=restart)
@@ -326,7 +326,7 @@ def test_a_kill_in_a_restart_leaves_no_process(
     controller.kill()
     thread.join(20)
     assert len(failed) == 1 and controller._process is None
-    with pytest.raises(Refused, match="was ended while it started"):
+    with pytest.raises(MindIORefused, match="was ended while it started"):
         controller.start(heard)
 
 
@@ -356,7 +356,7 @@ def test_a_process_that_is_stopped_holds_nobody(
     process._popen.send_signal(signal.SIGSTOP)
     timeout = struct.pack("ll", 0, 50_000)
     process._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
-    with pytest.raises(Refused, match=r"MindIO has not returned from on_global_rank within 0\.1 s"):
+    with pytest.raises(MindIORefused, match=r"MindIO has not returned from on_global_rank within 0\.1 s"):
         process.call("on_global_rank", dict.fromkeys(range(100_000), 1), seconds=0.1)
     eventually(lambda: controller.loss)
 
@@ -373,7 +373,7 @@ def test_the_managers_logs_stay_writable(controller: MindIO, job: double.Job) ->
 def test_a_start_that_fails_is_said(job: double.Job, heard: Heard, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setenv("MINDIO_FAULT", f"{fault} init_controller")
     controller = MindIO()
-    with pytest.raises(Refused, match="MindIO has failed in init: "):
+    with pytest.raises(MindIORefused, match="MindIO has failed in init: "):
         controller.start(heard)
     with pytest.raises(NoHandler):
         controller.stop_train({3: 1}, 0)
@@ -388,7 +388,7 @@ def test_a_package_that_cannot_be_imported_is_said(
     monkeypatch.syspath_prepend(tmp_path)
     controller = MindIO.find()
     assert controller is not None
-    with pytest.raises(Refused, match=r"OSError: no libttp\.so"):
+    with pytest.raises(MindIORefused, match=r"OSError: no libttp\.so"):
         controller.start(heard)
 
 

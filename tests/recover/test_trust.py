@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.job.clusterd.trust import credentials
+from taskd_net.job.clusterd.client import credentials
 
 pytestmark = pytest.mark.oldest
 

@@ -28,22 +28,22 @@ from taskd_net.job.agent import plans
 from taskd_net.job.agent.messages import Go, read_command
 from taskd_net.job.agent.plans import Call, Leave, Plans, Return
 from taskd_net.job.agent.supervision import (
+    AgentJoined,
+    AgentTimes,
+    CallRaised,
+    CallReturned,
     Commanded,
-    Done,
-    Ended,
+    CommandIgnored,
     Event,
-    Failed,
-    Ignored,
-    Joined,
-    Report,
+    SendReport,
     Supervisor,
     Tick,
-    Times,
     Woken,
+    WorkerEnded,
 )
 from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
-from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Heartbeat, Outbox, Terms, from_mgr, read_body
-from taskd_net.job.member import Once, by_signal, leave, log
+from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Fencing, Heartbeat, ReportQueue, from_mgr, read_body
+from taskd_net.job.member import StartGuard, by_signal, leave, log
 from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.net.wire.codec import Message
 from taskd_net.node.blocking import BlockingNode
@@ -73,9 +73,9 @@ FAULT_TIMEOUT_S: Final = (300, 600)
 MTYPE: Final = "DEFAULT"
 
 
-def times_of_environment() -> Times:
+def times_of_environment() -> AgentTimes:
     """The times of an Agent, with the one that the environment sets."""
-    return Times(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
+    return AgentTimes(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
 
 
 def fault_timeout() -> float | None:
@@ -113,7 +113,7 @@ class Agent:
         proxy: AgentsProxy,
         devices: Sequence[str] = (),
         *,
-        times: Times | None = None,
+        times: AgentTimes | None = None,
         look: float = LOOK_S,
         retry: float = RETRY_S,
     ) -> None:
@@ -123,7 +123,7 @@ class Agent:
         self._devices = devices
         self.workers = workers
         self._plans = their_plans
-        self._start = Once()
+        self._start = StartGuard()
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
         self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
@@ -150,10 +150,10 @@ class Agent:
             if isinstance(job, _End):
                 return job.outcome
             error: Exception | None = None
-            answer: Event = Failed()
+            answer: Event = CallRaised()
             pids: Collection[int] | None = None
             try:
-                answer = carry_out(self.workers, job) or Done()
+                answer = carry_out(self.workers, job) or CallReturned()
                 pids = self.workers.pids
             except Exception as raised:
                 if by_signal(raised):
@@ -170,10 +170,10 @@ class Agent:
     async def _run(self, node: Node) -> None:
         self._loop = asyncio.get_running_loop()
         self._joins = 0
-        self._terms = Terms()
+        self._terms = Fencing()
         self._wakes: asyncio.TimerHandle | None = None
-        self._outbox, self._heartbeat = Outbox(node, MTYPE, self._retry), Heartbeat(node, MTYPE)
-        self._ends = Ends(lambda: self._feed(Ended()))
+        self._outbox, self._heartbeat = ReportQueue(node, MTYPE, self._retry), Heartbeat(node, MTYPE)
+        self._ends = Ends(lambda: self._feed(WorkerEnded()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         remaining = self.workers.remaining
         now = time.monotonic()
@@ -235,7 +235,7 @@ class Agent:
     def _look_at_joins(self, node: Node) -> None:
         if node.is_joined and node.joins != self._joins:
             self._joins = node.joins
-            self._feed(Joined())
+            self._feed(AgentJoined())
 
     def _called(self, call: Call, answer: Event, error: Exception | None, pids: Collection[int] | None) -> None:
         """Take in the answer of one of the framework's functions, and the workers' processes after it."""
@@ -248,7 +248,7 @@ class Agent:
         self._feed(answer)
         if isinstance(call, plans.StartAll | plans.StartRanks):
             # MONITOR alone tells the processes of MindSpore, and one may end within the first second.
-            self._feed(Ended())
+            self._feed(WorkerEnded())
 
     def _woken(self) -> None:
         self._wakes = None
@@ -257,9 +257,9 @@ class Agent:
     def _feed(self, event: Event) -> None:
         for action in self._supervisor.handle(event, time.monotonic(), int(time.time())):
             match action:
-                case Report(report):
+                case SendReport(report):
                     (self._heartbeat.beat if report.msg_type == vocabulary.KEEP_ALIVE else self._outbox.put)(report)
-                case Ignored(command, reason):
+                case CommandIgnored(command, reason):
                     log.info("command_ignored", command=type(command).__name__, reason=reason)
                 case Leave(status, reason):
                     log.info("agent_leaves", code=status, reason=reason)

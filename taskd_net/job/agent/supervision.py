@@ -1,8 +1,8 @@
 """The decisions of an Agent: events and the time in, actions out. Pure: no clock, no I/O, no thread.
 
-    JOINING ── Joined ──▶ ASKING ── 210 ──▶ RUNNING ── a plan with Leave or Return ──▶ over
-       │ 180 s               │ 900 s           ▲  │ 208, 209, 213: a plan, then on
-       └───── Leave(1) ◀─────┘                 └──┘
+    JOINING ─ AgentJoined ─▶ ASKING ── 210 ──▶ RUNNING ── a plan with Leave or Return ──▶ over
+       │ 180 s                 │ 900 s           ▲  │ 208, 209, 213: a plan, then on
+       └────── Leave(1) ◀──────┘                 └──┘
 
 A command becomes a plan (`plans`): a row of steps. Plans are carried out in the order of their commands, one step at a
 time. An urgent plan, which leaves with 1, replaces the current one and all that wait. Once the Agent is to leave, no
@@ -34,7 +34,7 @@ FAULT_AGAIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class AgentJoined:
     """The Mgr knows the way to the Agent: for the first time, or again after the parent or the Mgr was away."""
 
 
@@ -49,7 +49,7 @@ class Woken:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WorkerEnded:
     """The process of a worker has ended: the workers are looked at as soon as no plan is under way."""
 
 
@@ -69,12 +69,12 @@ class Commanded:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallReturned:
     """The current call has returned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CallRaised:
     """The current call has raised."""
 
 
@@ -99,18 +99,18 @@ class WorkerStatus:
     ranks: frozenset[int] = frozenset()
 
 
-Event = Joined | Tick | Woken | Ended | Commanded | Done | Failed | WorkerStatus
+Event = AgentJoined | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SendReport:
     """Send this to the Mgr."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class CommandIgnored:
     """A command is not carried out.
 
     Args:
@@ -122,12 +122,13 @@ class Ignored:
     reason: str
 
 
-Action = Call | Report | Ignored | Leave | Return
-"""A `Call` is answered by one `Done`, `Failed` or `WorkerStatus`; one at a time. `Leave` and `Return` are last."""
+Action = Call | SendReport | CommandIgnored | Leave | Return
+"""A `Call` is answered by one `CallReturned`, `CallRaised` or `WorkerStatus`, and there is one at a time. `Leave` and
+`Return` are last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class AgentTimes:
     """Times of an Agent, in seconds.
 
     Args:
@@ -160,7 +161,7 @@ class Supervisor:
     def __init__(
         self,
         plans: Plans,
-        times: Times,
+        times: AgentTimes,
         incarnation: str,
         remaining: str,
         now: float,
@@ -216,23 +217,23 @@ class Supervisor:
         if self._over:
             return []
         match event:
-            case Joined():
+            case AgentJoined():
                 self._joined(now)
             case Tick():
                 self._tick(now)
             case Woken():
                 self._end_wait(now)
                 self._tell_again(now)
-            case Ended():
+            case WorkerEnded():
                 self._ended = True
             case Commanded(command, uuid, meant_for):
                 if meant_for in ("", self._incarnation):
                     self._take(command, uuid)
                 else:
                     self._refuse(command, now)
-            case Done():
+            case CallReturned():
                 self._call = None
-            case Failed():
+            case CallRaised():
                 self._call_failed()
             case WorkerStatus():
                 self._call = None
@@ -269,24 +270,24 @@ class Supervisor:
 
     def _refuse(self, command: Command, now: float) -> None:
         """Carry out no command to an earlier process of this Agent, and tell the Mgr of the new one."""
-        self._actions.append(Ignored(command, "it is meant for an earlier process"))
+        self._actions.append(CommandIgnored(command, "it is meant for an earlier process"))
         if not self._leaving:
             self._announce(now, unknown=True)
 
     def _take(self, command: Command, uuid: str) -> None:
         if isinstance(command, messages.Go) and self._started:
-            self._actions.append(Ignored(command, "the workers have been started"))
+            self._actions.append(CommandIgnored(command, "the workers have been started"))
             return
         plan = self._plan_for(command)
         if steps.urgent(plan):
             self._end(plan)
         elif self._leaving:
-            self._actions.append(Ignored(command, "the Agent is to leave"))
+            self._actions.append(CommandIgnored(command, "the Agent is to leave"))
         elif isinstance(command, messages.Go):
             self._started, self._ours = True, command.ours
             self._waiting.append(plan)
         elif not self._started and not isinstance(command, messages.ExitGracefully):
-            self._actions.append(Ignored(command, "the workers have not been started"))
+            self._actions.append(CommandIgnored(command, "the workers have not been started"))
         else:
             if isinstance(command, messages.RestartAll | messages.RestartRanks):
                 self._fault = self._fault_by = self._fault_again_at = None
@@ -360,7 +361,7 @@ class Supervisor:
             self._report(self._fault)
 
     def _report(self, body: Body) -> None:
-        self._actions.append(Report(body))
+        self._actions.append(SendReport(body))
 
     def _end(self, plan: Plan) -> None:
         """Replace all that goes on by an urgent plan; a call that has begun returns first."""

@@ -14,7 +14,7 @@ from taskd_net.job.agent.plans import Leave, Return
 from taskd_net.job.agent.workers import Operators
 from taskd_net.job.faults.events import device_name
 from taskd_net.job.frameworks import registry
-from taskd_net.job.member import Slot, documented, log
+from taskd_net.job.member import Singleton, documented, log
 from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.node.config import NodeConfig
 
@@ -23,7 +23,7 @@ DEVICE_NAMES: Final = "TASKD_NET_DEVICES"
 # Registered functions belong to the framework, so they outlive an Agent.
 _operators: Final = Operators()
 
-slot: Final[Slot[Agent]] = Slot("agent")
+slot: Final[Singleton[Agent]] = Singleton("agent")
 
 
 def initialise(

@@ -15,8 +15,8 @@ from taskd_net.base import threads
 from taskd_net.base.body import Body
 from taskd_net.base.codes import NodeError
 from taskd_net.job.api import devices
-from taskd_net.job.api.duties import Action, Answer, Duties, Ignored, Outcome, Run, keep_alive
-from taskd_net.job.exchange import Heartbeat, Outbox
+from taskd_net.job.api.duties import Action, DeviceOutcome, Duties, DutyIgnored, MakeCall, SendAnswer, keep_alive
+from taskd_net.job.exchange import Heartbeat, ReportQueue
 from taskd_net.job.frameworks.kind import TrainingFramework
 from taskd_net.job.member import log
 from taskd_net.node.blocking import BlockingNode
@@ -57,7 +57,7 @@ class Attendant:
         self._timer: asyncio.TimerHandle | None = None
         self._testing = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop
-        self._outbox: Outbox
+        self._outbox: ReportQueue
         node.beside(self._begin)
 
     def take(self, body: Body) -> None:
@@ -67,7 +67,7 @@ class Attendant:
 
     def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(node, self._mtype)
+        self._outbox = ReportQueue(node, self._mtype)
         return self._run(node)
 
     async def _run(self, node: Node) -> None:
@@ -94,27 +94,27 @@ class Attendant:
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Run():
+                case MakeCall():
                     self._start(action)
-                case Answer(body):
+                case SendAnswer(body):
                     self._remember(body)
                     self._outbox.put(body)
-                case Ignored(reason):
+                case DutyIgnored(reason):
                     log.info("command_ignored", reason=reason)
         if self._duties.testing:
             self._testing.set()
         else:
             self._testing.clear()
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: MakeCall) -> None:
         self._call += 1
         number = self._call
         if self._busy:
             log.error("device_call_failed", reason="an earlier one has not returned")
-            self._loop.call_soon(self._ended, number, Outcome.FAILED)
+            self._loop.call_soon(self._ended, number, DeviceOutcome.FAILED)
             return
         self._busy = True
-        self._timer = self._loop.call_later(run.seconds, self._ended, number, Outcome.TIMEOUT)
+        self._timer = self._loop.call_later(run.seconds, self._ended, number, DeviceOutcome.TIMEOUT)
 
         def work() -> None:
             outcome = devices.perform(self._framework, run.call)
@@ -125,13 +125,13 @@ class Attendant:
             threads.start(work, "taskd_net device", application=True)
         except NodeError as error:
             log.error("device_call_failed", reason=str(error))
-            self._loop.call_soon(self._returned, number, Outcome.FAILED)
+            self._loop.call_soon(self._returned, number, DeviceOutcome.FAILED)
 
-    def _returned(self, number: int, outcome: Outcome) -> None:
+    def _returned(self, number: int, outcome: DeviceOutcome) -> None:
         self._busy = False
         self._ended(number, outcome)
 
-    def _ended(self, number: int, outcome: Outcome) -> None:
+    def _ended(self, number: int, outcome: DeviceOutcome) -> None:
         if number != self._call:
             return  # it has ended before, by its time
         self._call += 1

@@ -12,21 +12,21 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from taskd_net.base.untrusted import natural
-from taskd_net.job.api.duties import DeviceCall, Outcome, SwitchNic
+from taskd_net.job.api.duties import DeviceCall, DeviceOutcome, SwitchCards
 from taskd_net.job.frameworks.kind import TrainingFramework
 from taskd_net.job.member import log
 
 _DEVICES_MOST: Final = 1024
 
 
-def perform(framework: TrainingFramework, call: DeviceCall) -> Outcome:
+def perform(framework: TrainingFramework, call: DeviceCall) -> DeviceOutcome:
     """Make a device call, in the thread that calls. Raises nothing; a failure is one line in the log.
 
     Args:
         framework: of the Worker.
         call: the call.
     """
-    switches = isinstance(call, SwitchNic)
+    switches = isinstance(call, SwitchCards)
     name = framework.switch_nic if switches else framework.stress_test
     try:
         function = resolved(name)
@@ -34,15 +34,15 @@ def perform(framework: TrainingFramework, call: DeviceCall) -> Outcome:
             _use_own_device(framework.set_device)
     except Exception as error:  # noqa: BLE001 - not installed, or its import fails: both are a failed call
         log.error("device_call_failed", call=name, reason=repr(error))
-        return Outcome.FAILED
+        return DeviceOutcome.FAILED
     try:
-        if isinstance(call, SwitchNic):
-            return Outcome.OK if function(list(call.ranks), list(call.ops)) else Outcome.FAILED
+        if isinstance(call, SwitchCards):
+            return DeviceOutcome.OK if function(list(call.ranks), list(call.ops)) else DeviceOutcome.FAILED
         return _outcome(function(call.kind))
     except Exception as error:
         log.error("device_call_failed", call=name, reason=repr(error), exc_info=error)
         # A stress test raises where the device's voltage has not come back.
-        return Outcome.FAILED if switches else Outcome.VOLTAGE
+        return DeviceOutcome.FAILED if switches else DeviceOutcome.VOLTAGE
 
 
 def resolved(name: str) -> Callable[..., object]:
@@ -67,6 +67,10 @@ def _use_own_device(set_device: str) -> None:
         resolved(set_device)(device)
 
 
-def _outcome(value: Any) -> Outcome:
+def _outcome(value: Any) -> DeviceOutcome:
     """A stress test's result; one that its documents do not have is a failure."""
-    return Outcome(value) if value in (Outcome.OK, Outcome.FAILED, Outcome.FAULT) else Outcome.FAILED
+    return (
+        DeviceOutcome(value)
+        if value in (DeviceOutcome.OK, DeviceOutcome.FAILED, DeviceOutcome.FAULT)
+        else DeviceOutcome.FAILED
+    )

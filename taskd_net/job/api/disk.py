@@ -33,7 +33,7 @@ MOUNTED: Final = Path("/user/cluster-info/profiling")
 """The profiling folder that TaskD's platform mounts."""
 
 
-class _File(NamedTuple):
+class _ProfilingFile(NamedTuple):
     """A file; the order is that of removal."""
 
     modified_ns: int
@@ -126,11 +126,11 @@ def _rank_folders(profiling: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _files(rank: Path) -> Iterator[_File]:
+def _files(rank: Path) -> Iterator[_ProfilingFile]:
     for parent, _, names in os.walk(rank):  # follows no links
         for name in names:
             path = f"{parent}/{name}"
             with suppress(OSError):  # gone since it was listed
                 status = os.lstat(path)
                 if stat.S_ISREG(status.st_mode):
-                    yield _File(status.st_mtime_ns, path, status.st_size)
+                    yield _ProfilingFile(status.st_mtime_ns, path, status.st_size)

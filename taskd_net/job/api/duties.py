@@ -45,7 +45,7 @@ _DOMAINS: Final = {0: (False, False), 1: (False, True), 10: (True, False), 11: (
 """Default and communication domain by 7xx - 700."""
 
 
-class Outcome(IntEnum):
+class DeviceOutcome(IntEnum):
     """Codes of a stress test. A switch of cards has worked, or it has not."""
 
     OK = 0
@@ -56,19 +56,16 @@ class Outcome(IntEnum):
 
 
 _TEXTS: Final = {
-    Outcome.OK: "OK",
-    Outcome.FAILED: "exec failed",
-    Outcome.FAULT: "find fault rank",
-    Outcome.TIMEOUT: "exec timeout",
-    Outcome.VOLTAGE: "voltage recovery failed",
+    DeviceOutcome.OK: "OK",
+    DeviceOutcome.FAILED: "exec failed",
+    DeviceOutcome.FAULT: "find fault rank",
+    DeviceOutcome.TIMEOUT: "exec timeout",
+    DeviceOutcome.VOLTAGE: "voltage recovery failed",
 }
 
 
-# ---- actions
-
-
 @dataclass(frozen=True, slots=True)
-class SwitchNic:
+class SwitchCards:
     """Switch the network cards of these global ranks; each op says whether to the backup card."""
 
     ranks: tuple[int, ...]
@@ -82,11 +79,11 @@ class Detect:
     kind: str
 
 
-DeviceCall = SwitchNic | Detect
+DeviceCall = SwitchCards | Detect
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MakeCall:
     """Make a device call, and report its end with `Duties.ended`.
 
     Args:
@@ -99,24 +96,24 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SendAnswer:
     """Send this to the Mgr."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class DutyIgnored:
     """A command is not carried out; the reason is for the log."""
 
     reason: str
 
 
-Action = Run | Answer | Ignored
+Action = MakeCall | SendAnswer | DutyIgnored
 
 _DETECTS: Final = {
-    0: Run(Detect("aic"), STRESS_AIC_S),
-    1: Run(Detect("hccs"), STRESS_HCCS_S),
+    0: MakeCall(Detect("aic"), STRESS_AIC_S),
+    1: MakeCall(Detect("hccs"), STRESS_HCCS_S),
 }
 
 
@@ -133,13 +130,13 @@ class _Job:
 
     code: int
     uuid: str
-    waiting: deque[tuple[int, Run]]
-    results: dict[int, Outcome] = field(default_factory=dict)
+    waiting: deque[tuple[int, MakeCall]]
+    results: dict[int, DeviceOutcome] = field(default_factory=dict)
 
     def answer(self) -> Body:
         """The answer to the Mgr."""
         if self.code == vocabulary.SWITCH_NIC:
-            return switched(self.uuid, set(self.results.values()) == {Outcome.OK})
+            return switched(self.uuid, set(self.results.values()) == {DeviceOutcome.OK})
         return stressed(self.uuid, self.results)
 
 
@@ -165,21 +162,21 @@ class Duties:
         if body.code in vocabulary.PROFILING_COMMANDS:
             domains = _DOMAINS.get(body.code - vocabulary.PROFILING_COMMANDS.start)
             if domains is None:
-                return [Ignored(f"no profiling command has code {body.code}")]
-            return [Answer(not_profiling(*domains))]
+                return [DutyIgnored(f"no profiling command has code {body.code}")]
+            return [SendAnswer(not_profiling(*domains))]
         switches = body.code == vocabulary.SWITCH_NIC
         key = vocabulary.SWITCH_NIC_UUID if switches else vocabulary.STRESS_TEST_UUID
         uuid = body.extension.get(key)
         if uuid is None:
-            return [Ignored(f"{body.code} has no {key}")]
+            return [DutyIgnored(f"{body.code} has no {key}")]
         known, answer = self._answers.get(body.code, ("", None))
         if uuid == known and answer is not None:
-            return [Answer(answer)]
+            return [SendAnswer(answer)]
         if any((job.code, job.uuid) == (body.code, uuid) for job in self._jobs):
-            return [Ignored("the operation is under way")]
+            return [DutyIgnored("the operation is under way")]
         return self._take_switch(uuid, body) if switches else self._take_test(uuid, body)
 
-    def ended(self, outcome: Outcome) -> list[Action]:
+    def ended(self, outcome: DeviceOutcome) -> list[Action]:
         """The current device call has ended."""
         job = self._jobs[0]
         op, _ = job.waiting.popleft()
@@ -190,24 +187,24 @@ class Duties:
         try:
             call = read_switch(body)
         except ArgumentError as error:
-            return [Ignored(str(error)), self._answered(vocabulary.SWITCH_NIC, uuid, switched(uuid, False))]
-        return self._queue(_Job(body.code, uuid, deque([(0, Run(call, SWITCH_NIC_S))])))
+            return [DutyIgnored(str(error)), self._answered(vocabulary.SWITCH_NIC, uuid, switched(uuid, False))]
+        return self._queue(_Job(body.code, uuid, deque([(0, MakeCall(call, SWITCH_NIC_S))])))
 
     def _take_test(self, uuid: str, body: Body) -> list[Action]:
         try:
             ops = read_ops(body, self._rank)
         except ArgumentError as error:
             # Without its ops there is nothing to answer: the Mgr takes silence for a failure.
-            return [Ignored(str(error))]
+            return [DutyIgnored(str(error))]
         job = _Job(body.code, uuid, deque((op, _DETECTS[op]) for op in ops if op in _DETECTS))
-        job.results.update((op, Outcome.FAILED) for op in ops if op not in _DETECTS)
+        job.results.update((op, DeviceOutcome.FAILED) for op in ops if op not in _DETECTS)
         return self._queue(job)
 
     def _queue(self, job: _Job) -> list[Action]:
         if len(self._jobs) >= CALLS_WAITING:
-            job.results.update((op, Outcome.FAILED) for op, _ in job.waiting)
+            job.results.update((op, DeviceOutcome.FAILED) for op, _ in job.waiting)
             reason = f"{CALLS_WAITING} operations wait already"
-            return [Ignored(reason), self._answered(job.code, job.uuid, job.answer())]
+            return [DutyIgnored(reason), self._answered(job.code, job.uuid, job.answer())]
         self._jobs.append(job)
         return self._advance() if len(self._jobs) == 1 else []
 
@@ -222,12 +219,9 @@ class Duties:
             actions.append(self._answered(job.code, job.uuid, job.answer()))
         return actions
 
-    def _answered(self, code: int, uuid: str, body: Body) -> Answer:
+    def _answered(self, code: int, uuid: str, body: Body) -> SendAnswer:
         self._answers[code] = (uuid, body)
-        return Answer(body)
-
-
-# ---- bodies
+        return SendAnswer(body)
 
 
 def switched(uuid: str, ok: bool) -> Body:
@@ -236,7 +230,7 @@ def switched(uuid: str, ok: bool) -> Body:
     return Body(ACTION, vocabulary.SWITCH_NIC, SWITCHED if ok else NOT_SWITCHED, extension)
 
 
-def stressed(uuid: str, results: dict[int, Outcome]) -> Body:
+def stressed(uuid: str, results: dict[int, DeviceOutcome]) -> Body:
     """The answer to a 205, with the result of each operation."""
     result = {str(op): {"code": str(int(results[op])), "result": _TEXTS[results[op]]} for op in sorted(results)}
     message = json.dumps({"rankResult": result})
@@ -254,7 +248,7 @@ def keep_alive() -> Body:
     return Body(KEEP_ALIVE, 0)
 
 
-def read_switch(body: Body) -> SwitchNic:
+def read_switch(body: Body) -> SwitchCards:
     """The device call of a 204.
 
     Raises:
@@ -269,7 +263,7 @@ def read_switch(body: Body) -> SwitchNic:
         if not isinstance(op, bool):
             raise ArgumentError(f"op is {shown(op)}; expected true or false")
         switches.append(op)
-    return SwitchNic(tuple(ranks), tuple(switches))
+    return SwitchCards(tuple(ranks), tuple(switches))
 
 
 def read_ops(body: Body, rank: int) -> list[int]:

@@ -28,7 +28,7 @@ from taskd_net.job import arguments, manager
 from taskd_net.job.clusterd.place import PORT
 from taskd_net.job.decide.records import Record
 from taskd_net.job.manager.config import STATE_FILE, size
-from taskd_net.job.member import Once, Refused, Slot, documented
+from taskd_net.job.member import Refused, Singleton, StartGuard, documented
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.config import NodeConfig
 from taskd_net.node.node import Node
@@ -58,7 +58,7 @@ Reports = Mapping[tuple[str, int], Report]
 """A node's last reports, by msg_type and code."""
 
 
-class Manager:
+class HostedManager:
     """The Mgr of this process, from init to destroy.
 
     Args:
@@ -73,7 +73,7 @@ class Manager:
         self._settings = _settings(config)
         self.node = BlockingNode(replace(node, standby=self._settings.in_etcd)).start()
         self._deciding: manager.Succession | None = None
-        self._start = Once()
+        self._start = StartGuard()
         self._closing = False
         self._ending: SimpleQueue[None] = SimpleQueue()  # not an Event, whose lock a handler could wait for
 
@@ -137,7 +137,7 @@ def _kinds(record: Record) -> Iterator[tuple[tuple[str, int], Report]]:
         yield (KEEP_ALIVE, 0), Report(Body(KEEP_ALIVE, 0), record.heartbeat, "")
 
 
-slot: Final[Slot[Manager]] = Slot("manager")
+slot: Final[Singleton[HostedManager]] = Singleton("manager")
 
 
 @documented
@@ -170,7 +170,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
         plain_listen=arguments.plain_address(wanted, arguments.MGR_PORT),
         tls=arguments.secured(wanted, listens=True, connects=False),
     )
-    slot.fill(lambda: Manager(node, wanted), "manager.log")
+    slot.fill(lambda: HostedManager(node, wanted), "manager.log")
     return True
 
 
@@ -225,7 +225,7 @@ def last_reports() -> Mapping[Position, Reports]:
 
 
 @contextmanager
-def _ended_by_sigterm(member: Manager) -> Iterator[None]:
+def _ended_by_sigterm(member: HostedManager) -> Iterator[None]:
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not ours:
         yield

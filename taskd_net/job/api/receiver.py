@@ -16,7 +16,7 @@ from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.reading import Reading
 
 
-class Receiver:
+class HandlerThread:
     """Hands the messages of a node on, one by one, until the node is closed.
 
     Handlers run outside the event loop, so a slow one delays no link and no answer: the inbox fills up behind it, and

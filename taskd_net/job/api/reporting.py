@@ -44,7 +44,7 @@ async def report_until_taken(node: Node, body: Body, mtype: str, retry: float) -
     log.debug("report_taken", node=str(node.position), code=body.code)
 
 
-class Reports:
+class WorkerReports:
     """The reports of a Worker's application to the Mgr. None delays a training step for long.
 
     The first report without an Ack costs its caller the timeout. Later calls fail at once, until the Mgr has
@@ -75,7 +75,7 @@ class Reports:
         self._away = ""  # or the reason of the report that was not taken
         self._missed = asyncio.Event()
         # Reports without a waiting caller; a SimpleQueue among them is notified at its turn.
-        self._waiting: deque[_Waiting | SimpleQueue[None]] = deque()
+        self._waiting: deque[_WaitingReport | SimpleQueue[None]] = deque()
         # Reports to repeat after a REGISTER, by kind, with the time until which each matters.
         self._lasting: dict[str, tuple[Body, float]] = {}
         self._posted = asyncio.Event()
@@ -115,7 +115,7 @@ class Reports:
         if len(self._waiting) >= REPORTS_WAITING:
             raise Refused(f"{REPORTS_WAITING} reports wait for the Mgr already")
         self.remember(body)
-        self._waiting.append(_Waiting(body.code, body.to_json(), time.monotonic() + timeout))
+        self._waiting.append(_WaitingReport(body.code, body.to_json(), time.monotonic() + timeout))
         if not self._in_loop(self._posted.set):
             raise Refused("the Worker is being destroyed")
 
@@ -127,7 +127,7 @@ class Reports:
             if self._in_loop(self._posted.set):
                 with suppress(Empty):
                     done.get(timeout=seconds)
-        lost = self._lost + sum(isinstance(waiting, _Waiting) for waiting in self._waiting)
+        lost = self._lost + sum(isinstance(waiting, _WaitingReport) for waiting in self._waiting)
         if lost:
             log.warning("reports_lost", node=str(self._node.position), count=lost)
 
@@ -162,8 +162,6 @@ class Reports:
         except RuntimeError:
             return False
         return True
-
-    # ---- in the node's thread
 
     def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
         self._loop = asyncio.get_running_loop()
@@ -212,13 +210,13 @@ class Reports:
             self._posted.clear()
             while self._waiting:
                 first = self._waiting[0]
-                if isinstance(first, _Waiting):
+                if isinstance(first, _WaitingReport):
                     await self._send_one(node, first)
                 else:
                     first.put(None)
                 self._waiting.popleft()
 
-    async def _send_one(self, node: Node, report: _Waiting) -> None:
+    async def _send_one(self, node: Node, report: _WaitingReport) -> None:
         left = report.until - time.monotonic()
         if left <= 0:
             self._lost += 1
@@ -231,7 +229,7 @@ class Reports:
             self._not_taken(ack)
 
 
-class _Waiting(NamedTuple):
+class _WaitingReport(NamedTuple):
     """A report without a waiting caller, and the time at which it is given up."""
 
     code: int

@@ -29,12 +29,12 @@ from taskd_net.base.vocabulary import (
 from taskd_net.job import arguments
 from taskd_net.job.api.attendant import BEAT_S, Attendant
 from taskd_net.job.api.disk import PRUNE_S, Pruner
-from taskd_net.job.api.receiver import Receiver
-from taskd_net.job.api.reporting import Reports
-from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Terms, from_mgr
+from taskd_net.job.api.receiver import HandlerThread
+from taskd_net.job.api.reporting import WorkerReports
+from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Fencing, from_mgr
 from taskd_net.job.frameworks.kind import TrainingFramework
 from taskd_net.job.frameworks.registry import FRAMEWORKS, of_worker
-from taskd_net.job.member import Once, Slot, documented, leave, log
+from taskd_net.job.member import Singleton, StartGuard, documented, leave, log
 from taskd_net.job.profiling_domains import ProfilingSwitch
 from taskd_net.job.profiling_switch import LOOK_S, SwitchWatch
 from taskd_net.net.wire.codec import Message
@@ -129,13 +129,13 @@ class Worker:
         self._times = times
         self.node = _early.take(config) or BlockingNode(config).start()
         registration = Body(REGISTER, WORKER_REGISTERS, extension={INCARNATION: str(uuid4())})
-        self.reports = Reports(self.node, registration, MTYPE, repeat=times.repeat, retry=times.retry)
+        self.reports = WorkerReports(self.node, registration, MTYPE, repeat=times.repeat, retry=times.retry)
         self._attendant = Attendant(self.node, rank, framework, MTYPE, self.reports.remember, times.beat)
-        self._terms = Terms()
-        self._receiver = Receiver(self.node, self._take)
+        self._terms = Fencing()
+        self._receiver = HandlerThread(self.node, self._take)
         self._switch = SwitchWatch(self._switched, every=times.switch)
         self._pruner = Pruner(limit_mb, times.prune)
-        self._start = Once()
+        self._start = StartGuard()
         self._turn = fork.Lock()  # handlers run one after another
 
     def start(self) -> None:
@@ -187,7 +187,7 @@ class Worker:
             _handlers.miss(command)
 
 
-slot: Final[Slot[Worker]] = Slot("worker")
+slot: Final[Singleton[Worker]] = Singleton("worker")
 
 
 class _Early:

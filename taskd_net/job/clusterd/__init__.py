@@ -4,11 +4,10 @@
     if manager.init_clusterd():
         manager.start_subscribe()
 
-- `blocking` and `calls` are the face for scripts, `client` the core in an event loop, `life` its decisions.
-- `trust` is TLS, `counters` what a client has seen.
+- `blocking` is the face for scripts, `client` the core in an event loop, `life` its decisions.
 - `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
 - `controller` is the training framework's side, `mindio` one of it.
-- `launcher` is the client by the platform's variables, and `place` reads the address in them.
+- `launcher` is the client by the platform's variables, with the documented reports; `place` reads the address in them.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from taskd_net.base.exports import late
 if TYPE_CHECKING:
     from taskd_net.job.clusterd import pb
     from taskd_net.job.clusterd.blocking import DLRecoverManager
-    from taskd_net.job.clusterd.calls import (
+    from taskd_net.job.clusterd.client import ClusterdError
+    from taskd_net.job.clusterd.codes import Code
+    from taskd_net.job.clusterd.controller import Controller, HandlerController, Reports
+    from taskd_net.job.clusterd.launcher import (
         report_process_fault,
         report_recover_status,
         report_recover_strategy,
         report_stop_complete,
     )
-    from taskd_net.job.clusterd.client import ClusterdError
-    from taskd_net.job.clusterd.codes import Code
-    from taskd_net.job.clusterd.controller import Controller, HandlerController, Reports
 
 __all__ = [
     "ClusterdError",
@@ -46,7 +45,7 @@ __all__ = [
 
 _HOMES = {
     "taskd_net.job.clusterd.blocking": ("DLRecoverManager",),
-    "taskd_net.job.clusterd.calls": (
+    "taskd_net.job.clusterd.launcher": (
         "report_process_fault",
         "report_recover_status",
         "report_recover_strategy",

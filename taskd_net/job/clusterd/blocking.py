@@ -17,7 +17,7 @@ from taskd_net.base.codes import ArgumentTypeError, NodeError, NodeForked
 from taskd_net.base.logger import get_logger
 from taskd_net.base.untrusted import shown
 from taskd_net.job.clusterd import reports, rpcs
-from taskd_net.job.clusterd.client import Client, ClusterdError
+from taskd_net.job.clusterd.client import Client, ClusterdError, credentials
 from taskd_net.job.clusterd.codes import Code, describe
 from taskd_net.job.clusterd.controller import Controller, NoHandler, Ranks, call_of, carry_out, give_up, unknown_actions
 from taskd_net.job.clusterd.life import ClusterdTimes
@@ -25,7 +25,6 @@ from taskd_net.job.clusterd.mindio import MindIO
 from taskd_net.job.clusterd.pb import ClientInfo
 from taskd_net.job.clusterd.place import PORT
 from taskd_net.job.clusterd.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
-from taskd_net.job.clusterd.trust import credentials
 from taskd_net.job.decide.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
 from taskd_net.job.decide.open_faults import CONTINUE, EXIT, OpenFaults
 from taskd_net.job.decide.orders import Orders
@@ -115,8 +114,6 @@ class DLRecoverManager(Reporter):
         _open.add(self)
         _made.append(self)
         del _made[:-1]
-
-    # ---- the documented calls
 
     def register(self, request: Info) -> recover_pb2.Status:
         """Register the job at ClusterD.
@@ -211,8 +208,6 @@ class DLRecoverManager(Reporter):
         self._decides_again = self._decides_again or has_retry_failed(request)
         return self._call(self._send(rpc, request))
 
-    # ---- orders
-
     def _handle(self, signal: Signal, stream: int) -> None:
         """Carry out the new actions of a signal."""
         if self._decides_again:
@@ -284,8 +279,6 @@ class DLRecoverManager(Reporter):
             controller.close()
         except Exception as error:  # noqa: BLE001 - the application's; reported
             self._log.error("controller_failed", reason=repr(error), exc_info=error)
-
-    # ---- in the loop's thread
 
     async def _init(self) -> bool:
         while True:
@@ -394,8 +387,6 @@ class DLRecoverManager(Reporter):
             await asyncio.wait(self._tasks)
         for call in list(self._calls):
             call.cancel()
-
-    # ---- from any thread
 
     def _next(self) -> tuple[Event | Call, int] | None:
         try:

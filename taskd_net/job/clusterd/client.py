@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from taskd_net.base import limits
 from taskd_net.base.address import Address
-from taskd_net.base.codes import NodeError, TaskdNetError
+from taskd_net.base.bounded_file import read_file
+from taskd_net.base.codes import ConfigError, NodeError, TaskdNetError
 from taskd_net.base.logger import get_logger
+from taskd_net.base.untrusted import shown
 from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.clusterd.codes import Code, describe
-from taskd_net.job.clusterd.counters import Counters
-from taskd_net.job.clusterd.life import ClusterdTimes, Life, Step
+from taskd_net.job.clusterd.life import ClusterdTimes, Life, LifeStep
 from taskd_net.job.clusterd.operations import OPERATIONS
 from taskd_net.job.clusterd.rpcs import Rpc
 from taskd_net.job.decide import events
@@ -35,7 +40,7 @@ RequestT = TypeVar("RequestT", bound=Message)
 UnaryCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
 StreamCall: TypeAlias = "grpc.aio.UnaryStreamMultiCallable[bytes, bytes]"
 
-_CALLS: Final = {Step.INIT: rpcs.INIT, Step.REGISTER: rpcs.REGISTER, Step.HEALTH_CHECK: rpcs.HEALTH_CHECK}
+_CALLS: Final = {LifeStep.INIT: rpcs.INIT, LifeStep.REGISTER: rpcs.REGISTER, LifeStep.HEALTH_CHECK: rpcs.HEALTH_CHECK}
 _TAKEN_OVER: Final = ("taken over",)
 
 
@@ -88,7 +93,7 @@ class Client:
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.address = address
-        self.counters = Counters()
+        self.counters = ClusterdCounters()
         self._info = info
         self._take = take
         self._credentials = credentials
@@ -134,8 +139,6 @@ class Client:
         subscribed = self._life.is_reading and bool(self._streams)
         state = SUBSCRIBED if subscribed else OFF if self._life.is_off else AWAY
         return self.counters.view(str(self.address), state, self._refused)
-
-    # ---- calls
 
     async def call(
         self, rpc: Rpc[RequestT, recover_pb2.Status], request: RequestT, seconds: float | None = None
@@ -270,8 +273,6 @@ class Client:
             self._ended()
             await asyncio.wait(streams)
 
-    # ---- the life of the subscription
-
     async def run(self) -> None:
         """Keep the subscription, until recovery turns out to be switched off, or the task is cancelled."""
         # ClusterD serves it to jobs without recovery too.
@@ -281,7 +282,7 @@ class Client:
                 step, at = self._life.next
                 if await self._broken(at - time.monotonic()):
                     continue
-                if step is Step.END:
+                if step is LifeStep.END:
                     return
                 await self._do(step)
         finally:
@@ -302,24 +303,24 @@ class Client:
         await self._stream_ended(signals)
         return True
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: LifeStep) -> None:
         now = time.monotonic
-        if step is Step.CONNECT:
+        if step is LifeStep.CONNECT:
             if await self._can_connect():
                 self._life.reached(now())
             else:
                 self._life.failed(now(), step, unreachable=True)
             return
-        if step is Step.SUBSCRIBE:
+        if step is LifeStep.SUBSCRIBE:
             await self._subscribe()
             return
-        if step is Step.INIT and self._stale:
+        if step is LifeStep.INIT and self._stale:
             await self._drop()
             self._stale = False
         try:
             status = await self.call(_CALLS[step], self._info)
         except ClusterdError as error:
-            if step is Step.HEALTH_CHECK and self._streams[0].done():
+            if step is LifeStep.HEALTH_CHECK and self._streams[0].done():
                 await self._stream_ended(self._streams[0])
                 return
             if self._is_news("lost", str(error)):
@@ -328,16 +329,16 @@ class Client:
             self._life.failed(now(), step, unreachable=error.status is grpc.StatusCode.UNAVAILABLE)
             return
         if status.code != Code.OK and self._is_news(step, status.code):
-            if status.code == Code.PROCESS_RESCHEDULE_OFF and step is Step.INIT:
+            if status.code == Code.PROCESS_RESCHEDULE_OFF and step is LifeStep.INIT:
                 self._log.warning("clusterd_recovery_off", reason=describe(status.code, status.info))
             else:
                 call, reason = _CALLS[step].name, describe(status.code, status.info)
                 self._log.warning("clusterd_refused", call=call, code=status.code, reason=reason)
-        if step is Step.HEALTH_CHECK and status.code != Code.OK:
+        if step is LifeStep.HEALTH_CHECK and status.code != Code.OK:
             await self._drop()
-        if step is Step.INIT:
+        if step is LifeStep.INIT:
             self._initialized.set()
-        if step is not Step.HEALTH_CHECK:
+        if step is not LifeStep.HEALTH_CHECK:
             is_refused = status.code not in (Code.OK, Code.PROCESS_RESCHEDULE_OFF)
             self._refused = (
                 f"{_CALLS[step].name} {status.code}, {describe(status.code, status.info)}" if is_refused else ""
@@ -387,8 +388,6 @@ class Client:
             return False
         writer.close()
         return True
-
-    # ---- streams
 
     async def _keep(self, rpc: Rpc[Any, Any]) -> None:
         """Read a stream beside the signals; open it again after a pause, while the connection stands.
@@ -467,3 +466,73 @@ async def _end(channel: grpc.aio.Channel, answers: Collection[asyncio.Future[Non
 def _error(rpc: Rpc[Any, Any], address: Address, error: grpc.aio.AioRpcError) -> ClusterdError:
     status = error.code()
     return ClusterdError(f"{rpc.name} at {address}: {status.name}: {error.details() or ''}", status)
+
+
+@dataclass(slots=True)
+class ClusterdCounters:
+    """Events of a client since it began.
+
+    Args:
+        orders: messages that were handed on.
+        repeated: those of them that had come before.
+        dropped: messages that were not handed on, by reason: `keep-alive`, `foreign`, `unreadable`.
+        unknown_actions: actions of signals that this release does not know.
+        failed_actions: actions whose controller or handler has raised, or does not exist.
+        reports: attempts at reports and results, by outcome: `sent`, `refused`, `unanswered`; `void` ones are not sent.
+        streams: streams of signals that were opened.
+        rounds: those of them that were opened at the end of a round.
+    """
+
+    orders: int = 0
+    repeated: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    unknown_actions: int = 0
+    failed_actions: int = 0
+    reports: Counter[str] = field(default_factory=Counter)
+    streams: int = 0
+    rounds: int = 0
+
+    def view(self, address: str, state: str, refused: str) -> ClusterdView:
+        """The counters at this moment.
+
+        Args:
+            address: of ClusterD.
+            state, refused: of the client, as in `ClusterdView`.
+        """
+        return ClusterdView(
+            address=address,
+            state=state,
+            refused=refused,
+            taken=self.orders - self.repeated,
+            repeated=self.repeated,
+            foreign=self.dropped["foreign"],
+            unreadable=self.dropped["unreadable"],
+            keep_alives=self.dropped["keep-alive"],
+            unknown_actions=self.unknown_actions,
+            failed_actions=self.failed_actions,
+            reports_sent=self.reports["sent"],
+            reports_refused=self.reports["refused"],
+            reports_unanswered=self.reports["unanswered"],
+            reports_void=self.reports["void"],
+            reconnects=max(self.streams - 1 - self.rounds, 0),
+            rounds=self.rounds,
+        )
+
+
+def credentials(cert_path: str) -> grpc.ChannelCredentials:
+    """Credentials for TLS to ClusterD.
+
+    Args:
+        cert_path: PEM file with the certificate to trust; empty for those that the system trusts.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    path = cert_path or ssl.get_default_verify_paths().cafile
+    if not path:
+        return grpc.ssl_channel_credentials()  # gRPC brings some with it
+    try:
+        content = read_file(path, limits.CONFIG_BYTES, limits.CONFIG_READ_S)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cert_path is {shown(path)}; it cannot be read: {error}") from None
+    return grpc.ssl_channel_credentials(content.data)

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum, auto
 from typing import Final, Self
 
 
-class Seen(Enum):
+class SeenIn(Enum):
     """A place where a code is seen."""
 
     ANSWER = auto()
@@ -27,47 +27,51 @@ class Code(IntEnum):
     """
 
     meaning: str
-    seen: frozenset[Seen]
+    seen: frozenset[SeenIn]
     documented: bool
 
-    def __new__(cls, value: int, meaning: str, *marks: Seen | bool) -> Self:
+    def __new__(cls, value: int, meaning: str, *marks: SeenIn | bool) -> Self:
         code = int.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning
-        code.seen = frozenset(mark for mark in marks if isinstance(mark, Seen))
+        code.seen = frozenset(mark for mark in marks if isinstance(mark, SeenIn))
         code.documented = False not in marks
         return code
 
-    OK = 0, "the call, or the reported step, has succeeded", Seen.ANSWER, Seen.REPORT
-    UN_REGISTRY = 400, "the job is not registered", Seen.ANSWER
-    ORDER_MIX = 401, "the request does not fit the state of the job's machine", Seen.INSIDE
-    JOB_NOT_EXIST = 402, "there is no such job", Seen.ANSWER
-    PROCESS_RESCHEDULE_OFF = 403, "recovery by process is off or paused for the job", Seen.ANSWER
-    PROCESS_NOT_READY = 404, "the training processes have not started", Seen.REPORT
-    RECOVERABLE_RETRY_ERROR = 405, "a device could not be cleaned; another strategy may work", Seen.REPORT
-    UN_RECOVERABLE_RETRY_ERROR = 406, "a device could not be stopped", Seen.REPORT
-    DUMP_ERROR = 407, "the last checkpoint could not be saved", Seen.REPORT
-    UN_INIT = 408, "Init was not called", Seen.ANSWER
-    CLIENT_ERROR = 499, "another failure of the client", Seen.REPORT
-    OUT_OF_MAX_SERVE_JOBS = 500, "ClusterD serves its maximum of jobs", Seen.ANSWER
-    OPERATE_CONFIG_MAP_ERROR = 501, "a ConfigMap could not be written", Seen.INSIDE
-    OPERATE_POD_GROUP_ERROR = 502, "ClusterD does not know the job (yet), or could not change its PodGroup", Seen.ANSWER
-    SCHEDULE_TIMEOUT = 503, "pods were not scheduled in time", Seen.INSIDE
-    SIGNAL_QUEUE_BUSY = 504, "a signal found no room in its queue", Seen.INSIDE
-    EVENT_QUEUE_BUSY = 505, "an event of the machine found no room in its queue", Seen.INSIDE
-    CONTROLLER_EVENT_CANCEL = 506, "the job's machine has ended", Seen.INSIDE
-    WAIT_REPORT_TIMEOUT = 507, "the client's report did not come in time", Seen.INSIDE
-    WAIT_PLAT_STRATEGY_TIMEOUT = 508, "the AI platform gave no strategy in time", Seen.INSIDE
-    WRITE_CONFIRM_FAULT_OR_WAIT_PLAT_RESULT_FAULT = 509, "the AI platform's word on the fault is wrong", Seen.INSIDE
-    SERVER_INNER_ERROR = 599, "ClusterD failed, or reset the job's machine meanwhile", Seen.ANSWER
+    OK = 0, "the call, or the reported step, has succeeded", SeenIn.ANSWER, SeenIn.REPORT
+    UN_REGISTRY = 400, "the job is not registered", SeenIn.ANSWER
+    ORDER_MIX = 401, "the request does not fit the state of the job's machine", SeenIn.INSIDE
+    JOB_NOT_EXIST = 402, "there is no such job", SeenIn.ANSWER
+    PROCESS_RESCHEDULE_OFF = 403, "recovery by process is off or paused for the job", SeenIn.ANSWER
+    PROCESS_NOT_READY = 404, "the training processes have not started", SeenIn.REPORT
+    RECOVERABLE_RETRY_ERROR = 405, "a device could not be cleaned; another strategy may work", SeenIn.REPORT
+    UN_RECOVERABLE_RETRY_ERROR = 406, "a device could not be stopped", SeenIn.REPORT
+    DUMP_ERROR = 407, "the last checkpoint could not be saved", SeenIn.REPORT
+    UN_INIT = 408, "Init was not called", SeenIn.ANSWER
+    CLIENT_ERROR = 499, "another failure of the client", SeenIn.REPORT
+    OUT_OF_MAX_SERVE_JOBS = 500, "ClusterD serves its maximum of jobs", SeenIn.ANSWER
+    OPERATE_CONFIG_MAP_ERROR = 501, "a ConfigMap could not be written", SeenIn.INSIDE
+    OPERATE_POD_GROUP_ERROR = (
+        502,
+        "ClusterD does not know the job (yet), or could not change its PodGroup",
+        SeenIn.ANSWER,
+    )
+    SCHEDULE_TIMEOUT = 503, "pods were not scheduled in time", SeenIn.INSIDE
+    SIGNAL_QUEUE_BUSY = 504, "a signal found no room in its queue", SeenIn.INSIDE
+    EVENT_QUEUE_BUSY = 505, "an event of the machine found no room in its queue", SeenIn.INSIDE
+    CONTROLLER_EVENT_CANCEL = 506, "the job's machine has ended", SeenIn.INSIDE
+    WAIT_REPORT_TIMEOUT = 507, "the client's report did not come in time", SeenIn.INSIDE
+    WAIT_PLAT_STRATEGY_TIMEOUT = 508, "the AI platform gave no strategy in time", SeenIn.INSIDE
+    WRITE_CONFIRM_FAULT_OR_WAIT_PLAT_RESULT_FAULT = 509, "the AI platform's word on the fault is wrong", SeenIn.INSIDE
+    SERVER_INNER_ERROR = 599, "ClusterD failed, or reset the job's machine meanwhile", SeenIn.ANSWER
 
-    ISOLATE_RANKS = 201, "the job can go on without the named ranks", Seen.REPORT, False
-    INVALID_REQ_PARAM = 409, "a parameter of the request is not valid", Seen.INSIDE, False
-    INVALID_REQ_RATE = 410, "requests come too often", Seen.INSIDE, False
-    OM_IS_RUNNING = 411, "an operation runs already", Seen.ANSWER, False
-    OM_PARAM_INVALID = 413, "a parameter of the operation is not valid", Seen.ANSWER, False
-    RATE_LIMITED = 429, "requests come too often", Seen.INSIDE, False
-    HCCL_ROUTING_CONVERGENCE_FAIL = 510, "the routes of the network did not converge", Seen.INSIDE, False
+    ISOLATE_RANKS = 201, "the job can go on without the named ranks", SeenIn.REPORT, False
+    INVALID_REQ_PARAM = 409, "a parameter of the request is not valid", SeenIn.INSIDE, False
+    INVALID_REQ_RATE = 410, "requests come too often", SeenIn.INSIDE, False
+    OM_IS_RUNNING = 411, "an operation runs already", SeenIn.ANSWER, False
+    OM_PARAM_INVALID = 413, "a parameter of the operation is not valid", SeenIn.ANSWER, False
+    RATE_LIMITED = 429, "requests come too often", SeenIn.INSIDE, False
+    HCCL_ROUTING_CONVERGENCE_FAIL = 510, "the routes of the network did not converge", SeenIn.INSIDE, False
 
 
 _MEANINGS: Final = {int(code): code.meaning for code in Code}

@@ -1,18 +1,22 @@
-"""The client of ClusterD of a launcher, by the platform's variables: on the first node of a job without a Manager."""
+"""The client of ClusterD of this process, by the platform's variables (TaskD API reference).
+
+A launcher on the first node of a job without a Manager has a `LauncherClient`. The documented reports go through the
+`DLRecoverManager` that was made last. Without one, the first report makes one, as TaskD does.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from taskd_net.base import threads
 from taskd_net.base.codes import ConfigError, NodeError, TaskdNetError
 from taskd_net.base.logger import late_logger
-from taskd_net.job.clusterd.blocking import DLRecoverManager
-from taskd_net.job.clusterd.controller import Controller
+from taskd_net.job.clusterd.blocking import DLRecoverManager, last_made
+from taskd_net.job.clusterd.controller import Controller, Ranks
 from taskd_net.job.clusterd.pb import ClientInfo
 from taskd_net.job.clusterd.place import clusterd_of_environment
 
@@ -25,7 +29,7 @@ LEAVE_S: Final = 2.0
 """Seconds that the end of a launcher waits for a controller that does not return."""
 
 
-class Clusterd:
+class LauncherClient:
     """The client, in a thread of its own from its first start on.
 
     Args:
@@ -44,7 +48,7 @@ class Clusterd:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of_environment(cls, framework: str, controller: Controller | None = None) -> Clusterd | None:
+    def of_environment(cls, framework: str, controller: Controller | None = None) -> LauncherClient | None:
         """The client for the job and the address in the environment; None, with one line, where one is missing."""
         try:
             return cls(*_of_environment(), framework, controller)
@@ -102,17 +106,62 @@ def init_grpc_client(frame: str = "pytorch") -> None:
 
     Source: TaskD API reference, `recover_manager`.
     """
-    client = Clusterd.of_environment(frame)
+    client = LauncherClient.of_environment(frame)
     if client is not None:
         client.start()
 
 
-def made_of_environment() -> DLRecoverManager:
-    """A client for the job and the address in the environment.
+def report_stop_complete(code: int, msg: str, fault_ranks: Ranks) -> int:
+    """Report that the training has stopped.
+
+    Args:
+        code: 0, or 404 where it has never started, or 499.
+        msg: in words.
+        fault_ranks: type of fault by global rank: 0 memory, 1 other, 2 network.
+
+    Returns:
+        ClusterD's code; 0 is success.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is of no use; nothing is sent.
+        ClusterdError: there is no answer; its cause is gRPC's error.
+        NodeError: the last `DLRecoverManager` is closed.
+        ConfigError: there was none, and a variable with the job or the address is missing.
+
+    Source: TaskD API reference.
+    """
+    return _client().stop_complete(code, msg, fault_ranks)
+
+
+def report_recover_strategy(fault_ranks: Ranks, strategy_list: Iterable[str]) -> int:
+    """Report the strategies that can be carried out. See `report_stop_complete` for the rest."""
+    return _client().strategies(fault_ranks, strategy_list)
+
+
+def report_recover_status(code: int, msg: str, fault_ranks: Ranks, strategy: str) -> int:
+    """Report the end of a strategy: 0; 201 with the ranks to isolate; 405, 406, 407, 499.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return _client().result(code, msg, fault_ranks, strategy)
+
+
+def report_process_fault(fault_ranks: Ranks, fault_codes: Mapping[Any, Any] | None = None) -> int:
+    """Report a fault that was seen here first. Its codes are not sent: ClusterD's wire has no place for them.
+
+    Arguments, result and errors are those of `report_stop_complete`.
+    """
+    return _client().fault_ranks(fault_ranks, fault_codes)
+
+
+def _client() -> DLRecoverManager:
+    """The client that was made last, or one for the job and the address in the environment.
 
     Raises:
         ConfigError: `MINDX_TASK_ID`, or each variable with an address (`MINDX_SERVER_IP` …), is missing.
     """
+    if (last := last_made()) is not None:
+        return last
     job_id, address = _of_environment()
     return DLRecoverManager(ClientInfo(jobId=job_id, role=ROLE), address)
 

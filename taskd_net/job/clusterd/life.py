@@ -65,7 +65,7 @@ class ClusterdTimes:
     ends the pause: a ClusterD that is back gets its clients within 1.5 s."""
 
 
-class Step(Enum):
+class LifeStep(Enum):
     """A step of the shell."""
 
     INIT = auto()
@@ -81,7 +81,7 @@ class Step(Enum):
 class Next(NamedTuple):
     """The next step, and its time."""
 
-    step: Step
+    step: LifeStep
     at: float
 
 
@@ -96,7 +96,7 @@ class Life:
     def __init__(self, off_again: float | None = None, times: ClusterdTimes = ClusterdTimes()) -> None:
         self._off_again = off_again
         self._times = times
-        self._step = Step.INIT
+        self._step = LifeStep.INIT
         self._at = 0.0
         self._look: float | None = None
         self._away = False
@@ -110,40 +110,40 @@ class Life:
     def next(self) -> Next:
         """The next step. A time in the past is now."""
         if self._look is not None and self._look < self._at:
-            return Next(Step.CONNECT, self._look)
+            return Next(LifeStep.CONNECT, self._look)
         return Next(self._step, self._at)
 
     @property
     def is_reading(self) -> bool:
         """True while the stream stands."""
-        return self._step is Step.HEALTH_CHECK
+        return self._step is LifeStep.HEALTH_CHECK
 
     @property
     def is_off(self) -> bool:
         """True where the last Init was answered with 403: recovery is switched off."""
         return self._off
 
-    def answered(self, now: float, step: Step, code: int) -> None:
+    def answered(self, now: float, step: LifeStep, code: int) -> None:
         """ClusterD has answered Init, Register or a health check."""
-        self._off = step is Step.INIT and code == Code.PROCESS_RESCHEDULE_OFF
-        if step is Step.HEALTH_CHECK:
+        self._off = step is LifeStep.INIT and code == Code.PROCESS_RESCHEDULE_OFF
+        if step is LifeStep.HEALTH_CHECK:
             if code == Code.OK:
-                self._go(Step.HEALTH_CHECK, now + self._times.health)
+                self._go(LifeStep.HEALTH_CHECK, now + self._times.health)
             else:
                 self.ended(now, unreachable=False)
         elif code == Code.OK:
             self._registers = 0
-            self._go(Step.REGISTER if step is Step.INIT else Step.SUBSCRIBE, now)
-        elif step is Step.REGISTER:
+            self._go(LifeStep.REGISTER if step is LifeStep.INIT else LifeStep.SUBSCRIBE, now)
+        elif step is LifeStep.REGISTER:
             self._not_registered(now, code)
         elif code != Code.PROCESS_RESCHEDULE_OFF:
-            self._go(Step.INIT, now + self._times.init)
+            self._go(LifeStep.INIT, now + self._times.init)
         elif self._off_again is None:
-            self._go(Step.END, now)
+            self._go(LifeStep.END, now)
         else:
-            self._go(Step.INIT, now + self._off_again)
+            self._go(LifeStep.INIT, now + self._off_again)
 
-    def failed(self, now: float, step: Step, *, unreachable: bool) -> None:
+    def failed(self, now: float, step: LifeStep, *, unreachable: bool) -> None:
         """A call has no answer, or a connect has failed.
 
         Args:
@@ -151,16 +151,16 @@ class Life:
             step: that has failed.
             unreachable: there is no connection.
         """
-        if step is Step.CONNECT:
+        if step is LifeStep.CONNECT:
             self._away, self._look = True, now + self._times.look
             return
-        health = step is Step.HEALTH_CHECK
+        health = step is LifeStep.HEALTH_CHECK
         pause = self._times.pause_most if health else self._times.init
         self._wait(now, pause, unreachable=unreachable)
 
     def opened(self, now: float) -> None:
         """The stream stands."""
-        self._go(Step.HEALTH_CHECK, now + self._times.health)
+        self._go(LifeStep.HEALTH_CHECK, now + self._times.health)
 
     def heard(self) -> None:
         """A message has come over the stream: the next break is a first one."""
@@ -179,7 +179,7 @@ class Life:
         round_over, self._has_order = self._has_order, False
         self._taken_over += not round_over
         pause = min(self._taken_over * self._times.pause, self._times.pause_most)
-        self._go(Step.SUBSCRIBE, now if round_over else now + pause)
+        self._go(LifeStep.SUBSCRIBE, now if round_over else now + pause)
         return round_over
 
     def ended(self, now: float, *, unreachable: bool) -> None:
@@ -191,22 +191,22 @@ class Life:
     def reached(self, now: float) -> None:
         """A connect has worked. It ends the pause if ClusterD could not be reached before."""
         if self._away:
-            self._go(Step.INIT, now)
+            self._go(LifeStep.INIT, now)
         else:
             self._look = now + self._times.look
 
     def _not_registered(self, now: float, code: int) -> None:
         self._registers += 1
         again = code != Code.UN_INIT and self._registers < REGISTERS
-        self._go(Step.REGISTER if again else Step.INIT, now + self._times.init)
+        self._go(LifeStep.REGISTER if again else LifeStep.INIT, now + self._times.init)
         if not again:
             self._registers = 0
 
     def _wait(self, now: float, pause: float, *, unreachable: bool) -> None:
         """Begin again after a pause."""
         self._registers, self._has_order = 0, False
-        self._go(Step.INIT, now + pause)
+        self._go(LifeStep.INIT, now + pause)
         self._away, self._look = unreachable, now + self._times.look
 
-    def _go(self, step: Step, at: float) -> None:
+    def _go(self, step: LifeStep, at: float) -> None:
         self._step, self._at, self._look = step, at, None

@@ -66,7 +66,7 @@ _ENDS_ROUND: Final = ("retry", "recover", "downgrade", "upgrade")
 _log = late_logger()
 
 
-class Refused(TaskdNetError):
+class MindIORefused(TaskdNetError):
     """MindIO does not carry out a call; the text says why."""
 
 
@@ -89,7 +89,7 @@ class MindIO(Controller):
         self.end_s = END_S
         self.again_s = AGAIN_S
         self.gives_up_s = GIVES_UP_S
-        self._process: _Process | None = None
+        self._process: _ControllerProcess | None = None
         self._is_killed = False
         # A stop, or a checkpoint before the end, was ordered.
         self._in_round = False
@@ -126,10 +126,10 @@ class MindIO(Controller):
         os.environ[TORCH_AGENT_START] = "0"  # as TaskD: torch's agent is not to start a controller of its own
         elastic = "elastic-training" in os.environ.get("HIGH_AVAILABILITY", "").split(",")
         self._in_round, self._gives_up_at = False, math.inf
-        process = self._process = _Process(reports, self._reported, self._ended)
+        process = self._process = _ControllerProcess(reports, self._reported, self._ended)
         try:
             if self._is_killed:
-                raise Refused("MindIO's controller was ended while it started")
+                raise MindIORefused("MindIO's controller was ended while it started")
             process.call("init", -1, size, False, os.environ.get("PROCESS_RECOVER") == "on", elastic)
             process.call("start", host, port, False, "")
             if not process.ask("has", "prepare_action"):
@@ -146,7 +146,7 @@ class MindIO(Controller):
         Without `exit` it waits for 30 s out of a wait, and lets new processes in only then.
         """
         if self._process is not None:
-            with suppress(Refused):  # outside a round it waits for nothing, and refuses
+            with suppress(MindIORefused):  # outside a round it waits for nothing, and refuses
                 self._process.call("change_strategy", "exit", "")
         self.close()
         self.loss = ""
@@ -172,7 +172,7 @@ class MindIO(Controller):
         self._ordered(in_round=True)  # before its report, which may end the round, can come
         try:
             process.call("stop_train", dict(ranks), "stop")
-        except Refused:  # no order to MindIO
+        except MindIORefused:  # no order to MindIO
             self._in_round, self._gives_up_at = False, gives_up_at
             raise
 
@@ -221,9 +221,9 @@ class MindIO(Controller):
         if (process := self._process) is not None:
             process.kill()
 
-    def _require(self) -> _Process:
+    def _require(self) -> _ControllerProcess:
         if self.loss:
-            raise Refused(f"MindIO has no training processes until they are restarted: {self.loss}")
+            raise MindIORefused(f"MindIO has no training processes until they are restarted: {self.loss}")
         if self._process is None:
             raise NoHandler("MindIO's controller was not started")
         return self._process
@@ -244,7 +244,7 @@ class MindIO(Controller):
         self._heard(seconds >= self.again_s)
 
 
-class _Process:
+class _ControllerProcess:
     """The process of a controller, from its start to its end. One thread at a time calls it.
 
     Args:
@@ -302,14 +302,14 @@ class _Process:
                 answer = self._answers.get(timeout=max(0.0, give_up_at - time.monotonic()))
             except Empty:
                 self._kill()
-                raise Refused(f"MindIO has not returned from {name} within {seconds:g} s") from None
+                raise MindIORefused(f"MindIO has not returned from {name} within {seconds:g} s") from None
             if answer is None:
                 self._answers.put(None)
-                raise Refused(f"MindIO's controller has ended in {name}")
+                raise MindIORefused(f"MindIO's controller has ended in {name}")
             if answer["number"] != number:
                 continue  # of a call whose caller was interrupted
             if "error" in answer:
-                raise Refused(f"MindIO has failed in {name}: {answer['error']}")
+                raise MindIORefused(f"MindIO has failed in {name}: {answer['error']}")
             return int(answer["answer"])
 
     def call(self, name: str, *arguments: Any, seconds: float = CALL_S) -> None:
@@ -319,12 +319,12 @@ class _Process:
             Refused: as `ask`, or another answer.
         """
         if code := self.ask(name, *arguments, seconds=seconds):
-            raise Refused(f"MindIO has refused {name}: it returned {code}, expected 0")
+            raise MindIORefused(f"MindIO has refused {name}: it returned {code}, expected 0")
 
     def end(self, seconds: float) -> None:
         """End it, after its own end if that takes no longer than these seconds. Further reports are dropped."""
         self._is_ending, self.lives = True, False
-        with suppress(Refused):
+        with suppress(MindIORefused):
             self.call("destroy", seconds=seconds)
         self.kill()
         self._reader.join(limits.KILLED_S)  # its port is free then

@@ -32,7 +32,7 @@ _PIECES: Final = "+"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transaction:
     """One transaction of a commit.
 
     Args:
@@ -84,7 +84,7 @@ class Slices:
         return parts, cls({name: len(texts) for name, texts in found.items() if len(texts) > 1}, limits)
 
 
-def steps(changes: Iterable[Change], last: str, token: str, limits: EtcdLimits = EtcdLimits()) -> list[Step]:
+def steps(changes: Iterable[Change], last: str, token: str, limits: EtcdLimits = EtcdLimits()) -> list[Transaction]:
     """The transactions of one commit.
 
     Args:
@@ -95,10 +95,12 @@ def steps(changes: Iterable[Change], last: str, token: str, limits: EtcdLimits =
     """
     groups = _grouped(changes, limits)
     if len(groups) <= 1:
-        return [Step(last, token, groups[0] if groups else ())]
+        return [Transaction(last, token, groups[0] if groups else ())]
     staged = f"{token}{_PIECES}{len(groups)}"
-    stage = [Step(last, last, ((piece(token, number), json.dumps(group)),)) for number, group in enumerate(groups)]
-    return [*stage, Step(last, staged, ()), *_written_out(staged, groups)]
+    stage = [
+        Transaction(last, last, ((piece(token, number), json.dumps(group)),)) for number, group in enumerate(groups)
+    ]
+    return [*stage, Transaction(last, staged, ()), *_written_out(staged, groups)]
 
 
 def piece(token: str, number: int) -> str:
@@ -112,14 +114,14 @@ def pieces(commit: str) -> list[str]:
     return [piece(token, each) for each in range(int(number or 0))]
 
 
-def write_out(commit: str, texts: Iterable[str]) -> list[Step]:
+def write_out(commit: str, texts: Iterable[str]) -> list[Transaction]:
     """The transactions that write a staged commit out, from its pieces."""
     return _written_out(commit, [_read_piece(text) for text in texts])
 
 
-def _written_out(staged: str, groups: Iterable[tuple[Change, ...]]) -> list[Step]:
+def _written_out(staged: str, groups: Iterable[tuple[Change, ...]]) -> list[Transaction]:
     token = staged.partition(_PIECES)[0]
-    return [*(Step(staged, staged, group) for group in groups), Step(staged, token, ((STAGED, None),))]
+    return [*(Transaction(staged, staged, group) for group in groups), Transaction(staged, token, ((STAGED, None),))]
 
 
 def _read_piece(text: str) -> tuple[Change, ...]:

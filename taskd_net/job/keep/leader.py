@@ -181,8 +181,6 @@ class Leader:
             self._closing = asyncio.create_task(self._close(), name=f"gives back the lease of {self._name}")
         await asyncio.shield(self._closing)
 
-    # ---- inside
-
     async def _close(self) -> None:
         await self.give_back()
         await self.etcd.close()

@@ -9,7 +9,7 @@ from taskd_net.base.codes import ConfigError, TaskdNetError
 from taskd_net.base.untrusted import printable, shown
 from taskd_net.job.keep import commits
 from taskd_net.job.keep.client import Etcd, EtcdError, EtcdRefused
-from taskd_net.job.keep.commits import Change, Slices, Step
+from taskd_net.job.keep.commits import Change, Slices, Transaction
 from taskd_net.job.keep.limits import EtcdLimits
 from taskd_net.job.keep.place import Place, end_of
 from taskd_net.net.wire import etcd_pb2 as wire
@@ -43,7 +43,7 @@ class EtcdStore:
         self._commits = 0
         self._limits = limits
         self._slices = Slices(limits=limits)
-        self._steps: list[Step] = []
+        self._steps: list[Transaction] = []
 
     async def open(self) -> dict[str, str]:
         """Read all parts, after a commit that the leader before has staged is written out.
@@ -94,7 +94,7 @@ class EtcdStore:
         """True while a commit was begun and is not known to be done."""
         return bool(self._steps)
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _carry_out(self, step: Transaction) -> None:
         key = self._place.key
         request = wire.TxnRequest()
         request.compare.append(created(key(LEADER), self.number))

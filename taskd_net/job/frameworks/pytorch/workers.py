@@ -25,23 +25,23 @@ _FAILED: Final = ("FAILED", "UNHEALTHY", "UNKNOWN")
 _STATES: Final = ("HEALTHY", "SUCCEEDED", *_FAILED)
 
 
-class Worker(Protocol):
+class TorchWorker(Protocol):
     """A worker of PyTorch's; `id` is its pid, None before its start."""
 
     id: int | None
     global_rank: int
 
 
-class WorkerGroup(Protocol):
+class TorchWorkerGroup(Protocol):
     """A group of PyTorch's."""
 
-    workers: Sequence[Worker]
+    workers: Sequence[TorchWorker]
 
 
-class ElasticAgent(Protocol):
+class TorchAgent(Protocol):
     """The parts of PyTorch's SimpleElasticAgent that this package uses."""
 
-    _worker_group: WorkerGroup
+    _worker_group: TorchWorkerGroup
     _remaining_restarts: int
 
 
@@ -58,7 +58,7 @@ class PyTorchWorkers:
 
     def __init__(self, operators: Operators, agent: object) -> None:
         self._operators = operators
-        self._agent = cast(ElasticAgent, agent)
+        self._agent = cast(TorchAgent, agent)
 
     @property
     def remaining(self) -> str:
@@ -121,7 +121,7 @@ class PyTorchWorkers:
         """Do nothing; torch ends its own processes."""
 
     @property
-    def _group(self) -> WorkerGroup:
+    def _group(self) -> TorchWorkerGroup:
         return self._agent._worker_group
 
     def _failed(self, result: object) -> frozenset[int]:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from taskd_net.job.clusterd import rpcs
-from taskd_net.job.clusterd.life import Life, Step
+from taskd_net.job.clusterd.life import Life, LifeStep
 from taskd_net_lab.clusterd.course import STEPS, Pass, Watch, Write
 from taskd_net_lab.clusterd.messages import Queue, Report
 from taskd_net_lab.clusterd.reader import SCENARIOS
@@ -75,12 +75,16 @@ def test_a_stage_has_what_came_until_then(flow: Flow) -> None:
 
 
 def test_the_stages_before_the_fault_are_the_calls_of_the_client() -> None:
-    names = {Step.INIT: rpcs.INIT.name, Step.REGISTER: rpcs.REGISTER.name, Step.SUBSCRIBE: rpcs.SIGNALS.name}
+    names = {
+        LifeStep.INIT: rpcs.INIT.name,
+        LifeStep.REGISTER: rpcs.REGISTER.name,
+        LifeStep.SUBSCRIBE: rpcs.SIGNALS.name,
+    }
     life, made = Life(), []
     while not life.is_reading:
         step = life.next.step
         made.append(names[step])
-        if step is Step.SUBSCRIBE:
+        if step is LifeStep.SUBSCRIBE:
             life.opened(0.0)
         else:
             life.answered(0.0, step, 0)
