@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from taskd_net.job.faults.decisions import Decision
-from taskd_net.job.faults.device import AWAITED, NEVER, Cause, Device, Plan, after
-from taskd_net.job.faults.levels import Action, FaultType, GraceTimes, JobKind, Mode, Step, SubHealth, steps
+from taskd_net.job.faults.device import Device, StepPlan
+from taskd_net.job.faults.levels import Action, DeviceStep, FaultType, GraceTimes, JobKind, Mode, SubHealth, steps
 
-OUT: Final = (Step(Action.ISOLATE_AND_RESCHEDULE),)
-_RUN_AGAIN: Final = (Step(Action.RUN_AGAIN),)
+OUT: Final = (DeviceStep(Action.ISOLATE_AND_RESCHEDULE),)
+_RUN_AGAIN: Final = (DeviceStep(Action.RUN_AGAIN),)
 _OUT_IN_ANY_MODE: Final = (FaultType.SEPARATE_NPU, FaultType.MANUALLY_SEPARATE_NPU)
 
 
 class Answers:
-    """The steps for each type of fault, and the state of a device that they change: `plan`, `failed`, `held`.
+    """The steps for each type of fault, and whether the device is out: what a `Device` is to do, which keeps it.
 
     Args:
         mode: of the cluster.
@@ -46,11 +46,8 @@ class Answers:
         device.rise(code)
         todo, covered = self._todo(device, code, fault_type, before)
         if todo:
-            device.plan = None
-            if todo[0].action in AWAITED:
-                device.plan = Plan(max(fault_type, device.standing), code, todo, 0, NEVER)
-                self._begin(device.plan, now)
-        self._hold(device, code, reason, now)
+            device.follow(fault_type, code, todo, now)
+        device.hold(self._wanted(device), code, reason, now)
         text = f"{reason}; {covered}" if covered else reason
         return Decision(name, code, fault_type, device.standing, todo, text, now)
 
@@ -67,45 +64,37 @@ class Answers:
         if ended >= device.standing:
             device.settle()
         if well and device.failed is not None and device.failed.code == code:
-            device.failed = None
-        todo: tuple[Step, ...] = ()
+            device.forgive()
+        todo: tuple[DeviceStep, ...] = ()
         plan = device.plan
         if plan is not None and plan.code == code and not device.stands(code):
             if plan.step.action is Action.WAIT_FOR_RECOVERY:
-                todo, device.plan = _RUN_AGAIN, None
+                todo = _RUN_AGAIN
+                device.stop()
             elif plan.step.action is Action.WAIT_UNTIL_IDLE and device.standing < FaultType.FREE_RESTART_NPU:
-                device.plan = None
-        held = device.held
-        if held is not None and held.code == code:
-            top, text = self._top(device)
-            held.code, held.reason = top or code, text or held.reason
-        self._hold(device, code, reason, now)
+                device.stop()
+        device.held_for(code)
+        device.hold(self._wanted(device), code, reason, now)
         return Decision(name, code, ended, device.standing, todo, reason, now, cleared=True)
 
-    def not_recovered(self, name: str, device: Device, plan: Plan, now: float) -> Decision:
+    def not_recovered(self, name: str, device: Device, plan: StepPlan, now: float) -> Decision:
         """Answer a fault that the device did not get rid of by itself: the device is reset."""
-        device.plan = None
+        device.stop()
         reason = f"it has not recovered within {plan.step.limit:g} s"
         return self.occurred(name, device, plan.code, FaultType.RESTART_NPU, reason, now)
 
     def give_up(self, name: str, device: Device, reason: str, now: float) -> Decision:
         """Isolate a device whose step has failed, until that fault recovers or a person releases it."""
-        assert device.plan is not None
-        code, fault_type, device.plan = device.plan.code, device.plan.type, None
-        device.failed = Cause(Action.ISOLATE_AND_RESCHEDULE, code, reason, now)
-        self._hold(device, code, reason, now)
-        return Decision(name, code, fault_type, device.standing, OUT, reason, now)
+        plan = device.give_up(reason, now)
+        device.hold(self._wanted(device), plan.code, reason, now)
+        return Decision(name, plan.code, plan.type, device.standing, OUT, reason, now)
 
     def step_done(self, name: str, device: Device, now: float) -> list[Decision]:
         """Go on to the next step. A reset ends the faults that it is made for."""
         plan, found = device.plan, list[Decision]()
         assert plan is not None
         done = plan.step.action
-        plan.index += 1
-        if plan.index == len(plan.steps) or plan.step.action not in AWAITED:
-            device.plan = None
-        else:
-            self._begin(plan, now)
+        device.step_done(now)
         if done is Action.RESET_DEVICE:
             for code, fault in list(device.faults.items()):
                 if FaultType.RESTART_REQUEST <= fault.type <= FaultType.RESTART_NPU:
@@ -119,20 +108,20 @@ class Answers:
         if held is None or held.action is not Action.NO_NEW_JOB:
             return None
         reason = "the job has failed on a device that takes no new one"
-        device.held = Cause(Action.ISOLATE_AND_RESCHEDULE, held.code, reason, now)
+        device.hold(Action.ISOLATE_AND_RESCHEDULE, held.code, reason, now)
         return Decision(name, held.code, device.standing, device.standing, OUT, reason, now)
 
     def loaded(self, device: Device) -> None:
         """Bring a device whose state was saved under this mode, which may be another one."""
         if self.mode is Mode.RESCHEDULING:
-            device.plan = None
-        code, text = self._top(device)
+            device.stop()
+        code, text = device.top()
         fault = device.faults.get(code)
-        self._hold(device, code, text, device.counted if fault is None else fault.since)
+        device.hold(self._wanted(device), code, text, device.counted if fault is None else fault.since)
 
     def _todo(
         self, device: Device, code: str, fault_type: FaultType, before: FaultType
-    ) -> tuple[tuple[Step, ...], str]:
+    ) -> tuple[tuple[DeviceStep, ...], str]:
         """The steps for a fault, or none and why."""
         if fault_type is FaultType.NOT_HANDLE:
             return (), ""
@@ -151,19 +140,6 @@ class Answers:
             todo = _RUN_AGAIN
         return todo, "" if winner is fault_type else f"{winner.word} stands already"
 
-    @staticmethod
-    def _begin(plan: Plan, now: float) -> None:
-        limit = plan.step.limit
-        plan.deadline = NEVER if limit is None else after(now + limit)
-
-    def _hold(self, device: Device, code: str, reason: str, now: float) -> None:
-        """Find out whether the device is out."""
-        wanted, held = self._wanted(device), device.held
-        if wanted is None:
-            device.held = None
-        elif held is None or (held.action is Action.NO_NEW_JOB and wanted is not held.action):
-            device.held = Cause(wanted, code, reason, now)
-
     def _wanted(self, device: Device) -> Action | None:
         most = device.standing
         if device.failed is not None or most in _OUT_IN_ANY_MODE:
@@ -173,16 +149,3 @@ class Answers:
         if self.mode is Mode.RESCHEDULING and most >= FaultType.RESTART_REQUEST:
             return Action.ISOLATE_AND_RESCHEDULE
         return None
-
-    @staticmethod
-    def _top(device: Device) -> tuple[str, str]:
-        """The code of the most serious type on a device, and the reason that stands for it; empty for none."""
-        if device.failed is not None:
-            return device.failed.code, device.failed.reason
-        for code, raised in device.raised.items():
-            if raised.type is device.standing:
-                return code, raised.reason
-        for code, fault in device.faults.items():
-            if fault.type is device.standing:
-                return code, f"{fault.type.word} stands"
-        return "", ""

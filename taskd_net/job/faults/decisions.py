@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taskd_net.job.faults.levels import Action, FaultType, Step
+from taskd_net.job.faults.levels import Action, DeviceStep, FaultType
 
 
 class Decision(NamedTuple):
@@ -26,7 +26,7 @@ class Decision(NamedTuple):
     code: str
     fault_type: FaultType
     standing: FaultType
-    steps: tuple[Step, ...]
+    steps: tuple[DeviceStep, ...]
     reason: str
     at: float
     cleared: bool = False
@@ -63,7 +63,7 @@ class UnderWay(NamedTuple):
     """
 
     device: str
-    step: Step
+    step: DeviceStep
     fault_type: FaultType
     code: str
     deadline: float

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net.job.faults.events import Severity
-from taskd_net.job.faults.levels import Action, FaultType, Step
+from taskd_net.job.faults.levels import Action, DeviceStep, FaultType
 
 NEVER: Final = math.inf
 
@@ -25,7 +25,7 @@ def after(moment: float) -> float:
 
 
 @dataclass(slots=True)
-class Fault:
+class DeviceFault:
     """A fault of a device: it stands, or it was raised for its duration and has not been gone for long enough.
 
     Args:
@@ -48,6 +48,35 @@ class Fault:
     lasting: FaultType | None = None
     gone: float = NEVER
     uncounted: float = 0.0
+
+    def seen_again(self, since: float, base: FaultType, severity: Severity | None, network: bool) -> bool:
+        """Take note of a further event of a fault that stands: it may have stood for longer than was known.
+
+        Returns:
+            True where its type by code and severity has become less serious.
+        """
+        self.since = min(self.since, since)
+        before, self.base, self.severity, self.network = self.base, base, severity, network
+        return base < before
+
+    def recover(self, at: float) -> bool:
+        """Take note of its recovery. Returns False where nothing of it goes on."""
+        self.stands = False
+        if self.lasting is None:
+            return False
+        self.gone = at
+        return True
+
+    def bring_under(self, base: FaultType, lasting: FaultType | None) -> bool:
+        """Use the types of changed rules: by its code, and by the rule of duration that its code has.
+
+        Returns:
+            False where nothing of it goes on.
+        """
+        self.base = base
+        if self.lasting is not None:
+            self.lasting = lasting
+        return self.stands or self.lasting is not None
 
     @property
     def type(self) -> FaultType:
@@ -106,8 +135,9 @@ class Raised:
         if NEVER not in (before, self.until):
             self.until = max(before, self.until)
 
-    def released_after(self, release: int | None) -> None:
-        """Change the time of its release. One that runs counts from its begin."""
+    def bring_under(self, fault_type: FaultType, release: int | None) -> None:
+        """Use the type and the time of release of a changed rule. A release that runs counts from its begin."""
+        self.type = fault_type
         if release is None or self.release is None:
             self.until = NEVER
         else:
@@ -116,7 +146,7 @@ class Raised:
 
 
 @dataclass(slots=True)
-class Plan:
+class StepPlan:
     """Steps under way.
 
     Args:
@@ -128,14 +158,27 @@ class Plan:
 
     type: FaultType
     code: str
-    steps: tuple[Step, ...]
-    index: int
-    deadline: float
+    steps: tuple[DeviceStep, ...]
+    index: int = 0
+    deadline: float = NEVER
 
     @property
-    def step(self) -> Step:
+    def step(self) -> DeviceStep:
         """The present step."""
         return self.steps[self.index]
+
+    def begin(self, now: float) -> None:
+        """Begin the time of the present step."""
+        limit = self.step.limit
+        self.deadline = NEVER if limit is None else after(now + limit)
+
+    def go_on(self, now: float) -> bool:
+        """Go on to the next step. Returns False where there is none that has to be awaited."""
+        self.index += 1
+        if self.index == len(self.steps) or self.step.action not in AWAITED:
+            return False
+        self.begin(now)
+        return True
 
 
 @dataclass(slots=True)
@@ -172,11 +215,11 @@ class Device:
         numbered: faults that count against the bound on all devices.
     """
 
-    faults: dict[str, Fault] = field(default_factory=dict)
+    faults: dict[str, DeviceFault] = field(default_factory=dict)
     raised: dict[str, Raised] = field(default_factory=dict)
     occurrences: dict[str, array[float]] = field(default_factory=dict)
     counted: float = 0.0
-    plan: Plan | None = None
+    plan: StepPlan | None = None
     failed: Cause | None = None
     held: Cause | None = None
     standing: FaultType = FaultType.NOT_HANDLE
@@ -198,6 +241,60 @@ class Device:
         for cause in (self.failed, self.held):
             if cause is not None:
                 cause.since = min(cause.since, now)
+
+    def follow(self, fault_type: FaultType, code: str, steps: tuple[DeviceStep, ...], now: float) -> None:
+        """Begin steps in place of those under way; steps that nobody has to await are over at once."""
+        self.plan = None
+        if steps[0].action in AWAITED:
+            self.plan = StepPlan(max(fault_type, self.standing), code, steps)
+            self.plan.begin(now)
+
+    def stop(self) -> None:
+        """End the steps under way."""
+        self.plan = None
+
+    def step_done(self, now: float) -> None:
+        """Go on after the present step."""
+        assert self.plan is not None
+        if not self.plan.go_on(now):
+            self.plan = None
+
+    def give_up(self, reason: str, now: float) -> StepPlan:
+        """End the steps under way, as one has failed, and return them. The device is out until their fault recovers."""
+        assert self.plan is not None
+        plan, self.plan = self.plan, None
+        self.failed = Cause(Action.ISOLATE_AND_RESCHEDULE, plan.code, reason, now)
+        return plan
+
+    def forgive(self) -> str:
+        """Forget that a step has failed. Returns the code of its fault; empty where none has."""
+        failed, self.failed = self.failed, None
+        return "" if failed is None else failed.code
+
+    def hold(self, wanted: Action | None, code: str, reason: str, now: float) -> None:
+        """Keep the device from new jobs, or from all; None: neither. A cause of as much stays as it is."""
+        if wanted is None:
+            self.held = None
+        elif self.held is None or (self.held.action is Action.NO_NEW_JOB and wanted is not self.held.action):
+            self.held = Cause(wanted, code, reason, now)
+
+    def held_for(self, code: str) -> None:
+        """Name the most serious type as the cause for which it is held, where a fault of this code was that."""
+        if self.held is not None and self.held.code == code:
+            top, reason = self.top()
+            self.held.code, self.held.reason = top or code, reason or self.held.reason
+
+    def top(self) -> tuple[str, str]:
+        """The code of the most serious type on it, and the reason that stands for it; empty for none."""
+        if self.failed is not None:
+            return self.failed.code, self.failed.reason
+        for code, raised in self.raised.items():
+            if raised.type is self.standing:
+                return code, raised.reason
+        for code, fault in self.faults.items():
+            if fault.type is self.standing:
+                return code, f"{fault.type.word} stands"
+        return "", ""
 
     @property
     def empty(self) -> bool:

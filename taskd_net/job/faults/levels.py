@@ -102,7 +102,7 @@ class Action(StrEnum):
     """Start the replacement of a process first, then move over to it."""
 
 
-class Step(NamedTuple):
+class DeviceStep(NamedTuple):
     """An action with its time limit.
 
     Args:
@@ -131,11 +131,11 @@ class GraceTimes(NamedTuple):
     healing: float | None = None
 
 
-_ISOLATE: Final = (Step(Action.ISOLATE_AND_RESCHEDULE),)
+_ISOLATE: Final = (DeviceStep(Action.ISOLATE_AND_RESCHEDULE),)
 _SUB_HEALTH: Final = {
     SubHealth.IGNORE: (),
-    SubHealth.GRACE_EXIT: (Step(Action.EXIT_GRACEFULLY),),
-    SubHealth.HOT_SWITCH: (Step(Action.HOT_SWITCH),),
+    SubHealth.GRACE_EXIT: (DeviceStep(Action.EXIT_GRACEFULLY),),
+    SubHealth.HOT_SWITCH: (DeviceStep(Action.HOT_SWITCH),),
 }
 
 
@@ -145,7 +145,7 @@ def steps(
     job_kind: JobKind,
     times: GraceTimes,
     sub_health: SubHealth = SubHealth.IGNORE,
-) -> tuple[Step, ...]:
+) -> tuple[DeviceStep, ...]:
     """The steps that answer a type of fault, in their order; none where there is nothing to do.
 
     Args:
@@ -161,19 +161,23 @@ def steps(
         case FaultType.SUB_HEALTH:
             return _SUB_HEALTH[sub_health]
         case FaultType.PRE_SEPARATE_NPU:
-            return (Step(Action.NO_NEW_JOB),)
+            return (DeviceStep(Action.NO_NEW_JOB),)
         case FaultType.SEPARATE_NPU | FaultType.MANUALLY_SEPARATE_NPU:
             return _ISOLATE
     if mode is Mode.RESCHEDULING:
         return _ISOLATE
     if fault_type is FaultType.RESTART_REQUEST:
-        return (Step(Action.RUN_REQUEST_AGAIN if job_kind is JobKind.INFERENCE else Action.RUN_AGAIN),)
+        return (DeviceStep(Action.RUN_REQUEST_AGAIN if job_kind is JobKind.INFERENCE else Action.RUN_AGAIN),)
     if fault_type is FaultType.RESTART_BUSINESS:
         # The run begins when the fault is over; see `policy`.
-        return (Step(Action.RUN_AGAIN),) if times.healing is None else (Step(Action.WAIT_FOR_RECOVERY, times.healing),)
+        return (
+            (DeviceStep(Action.RUN_AGAIN),)
+            if times.healing is None
+            else (DeviceStep(Action.WAIT_FOR_RECOVERY, times.healing),)
+        )
     reset = (
-        Step(Action.STOP_PROCESSES, times.stop),
-        Step(Action.RESET_DEVICE, times.reset),
-        Step(Action.RUN_AGAIN),
+        DeviceStep(Action.STOP_PROCESSES, times.stop),
+        DeviceStep(Action.RESET_DEVICE, times.reset),
+        DeviceStep(Action.RUN_AGAIN),
     )
-    return (Step(Action.WAIT_UNTIL_IDLE), *reset) if fault_type is FaultType.FREE_RESTART_NPU else reset
+    return (DeviceStep(Action.WAIT_UNTIL_IDLE), *reset) if fault_type is FaultType.FREE_RESTART_NPU else reset

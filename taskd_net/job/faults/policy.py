@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from taskd_net.job.faults import editions
 from taskd_net.job.faults.answers import Answers
 from taskd_net.job.faults.decisions import Decision, FaultCounts, Isolated, UnderWay
-from taskd_net.job.faults.device import NEVER, TO_BE_DONE, Device, Fault, Raised
+from taskd_net.job.faults.device import NEVER, TO_BE_DONE, Device, DeviceFault, Raised
 from taskd_net.job.faults.events import FaultEvent, FaultKind
-from taskd_net.job.faults.levels import Action, FaultType, JobKind, Mode, Step, SubHealth
+from taskd_net.job.faults.levels import Action, DeviceStep, FaultType, JobKind, Mode, SubHealth
 from taskd_net.job.faults.looks import Looks
 from taskd_net.job.faults.occurrences import Occurrences
 from taskd_net.job.faults.recent import RecentEvents
@@ -86,8 +86,6 @@ class FaultPolicy:
         self._recent = RecentEvents()
         self._occurrences = Occurrences(self._devices)
         self._occurrences.use(rules.frequency)
-
-    # ---- the ways in
 
     def event(self, event: FaultEvent, now: float) -> list[Decision]:
         """Take an event.
@@ -169,8 +167,7 @@ class FaultPolicy:
         for code in [code for code, raised in device.raised.items() if raised.type is _MANUAL]:
             del device.raised[code]
             found.append(self._answers.over(name, device, code, _MANUAL, reason, now, well=False))
-        if device.failed is not None:
-            code, device.failed = device.failed.code, None
+        if code := device.forgive():
             found.append(self._answers.over(name, device, code, FaultType.SEPARATE_NPU, reason, now))
         self._settled(name, device)
         return found
@@ -204,8 +201,6 @@ class FaultPolicy:
         self._settled(name, device)
         return found
 
-    # ---- what is there to see
-
     def isolated(self) -> Iterator[Isolated]:
         """The devices that take no new job, with the reasons."""
         for name, device in self._devices.items():
@@ -216,7 +211,7 @@ class FaultPolicy:
         """True for a device that there is something to remember of."""
         return name in self._devices
 
-    def step(self, name: str) -> Step | None:
+    def step(self, name: str) -> DeviceStep | None:
         """The present step of a device; None without one."""
         device = self._devices.get(name)
         return None if device is None or device.plan is None else device.plan.step
@@ -268,8 +263,6 @@ class FaultPolicy:
             self._settled(name, device)
         self.changed.clear()
 
-    # ---- events
-
     def _occur(self, event: FaultEvent, at: float, now: float, found: list[Decision]) -> None:
         name, code, rules = event.device, event.code, self.rules
         device = self._remembered(name)
@@ -300,14 +293,12 @@ class FaultPolicy:
                 self.counts.not_remembered += 1
         return device
 
-    def _stand(self, device: Device, event: FaultEvent, base: FaultType, at: float) -> Fault | None:
+    def _stand(self, device: Device, event: FaultEvent, base: FaultType, at: float) -> DeviceFault | None:
         """Remember a fault that stands from now on; None where there is no room for it."""
         code = event.code
         fault = device.faults.get(code)
         if fault is not None and fault.stands:  # its recovery was lost, or it stands for longer than was known
-            fault.since = min(fault.since, at)
-            before, fault.base, fault.severity, fault.network = fault.base, base, event.severity, event.network
-            if base < before:
+            if fault.seen_again(at, base, event.severity, event.network):
                 device.settle()
             return fault
         if fault is None and (len(device.faults) >= self._bounds.codes or self._faults >= self._bounds.faults):
@@ -317,11 +308,11 @@ class FaultPolicy:
                 return None
             del device.faults[other]
         lasting = None if fault is None else fault.lasting
-        device.faults[code] = fault = Fault(at, base, event.severity, event.network, lasting=lasting)
+        device.faults[code] = fault = DeviceFault(at, base, event.severity, event.network, lasting=lasting)
         return fault
 
     def _count(
-        self, name: str, device: Device, code: str, fault: Fault | None, at: float, now: float
+        self, name: str, device: Device, code: str, fault: DeviceFault | None, at: float, now: float
     ) -> tuple[FaultType, str] | None:
         """Count an occurrence. Returns the type that it is raised to, and the reason."""
         if name not in self._devices:
@@ -361,11 +352,8 @@ class FaultPolicy:
             ended = FaultType.SEPARATE_NPU  # the fault itself came without an end, and a step for it has failed
         else:
             ended = fault.type
-            fault.stands = False
-            if fault.lasting is None:
+            if not fault.recover(at):
                 del device.faults[code]
-            else:
-                fault.gone = at
         if fault is None or fault.type is not ended or code not in device.faults:
             found.append(self._answers.over(name, device, code, ended, "it has recovered", now))
         self._begin_windows(device, at)
@@ -375,8 +363,6 @@ class FaultPolicy:
         """Give each raised type an end, whose fault is over since a time; a fault that stands takes it back."""
         for code, raised in device.raised.items():
             raised.ends(at, stands=code in device.faults)
-
-    # ---- the passing of time, and other rules
 
     def _look_at(self, name: str, device: Device, now: float, found: list[Decision]) -> None:
         for code, rule in self.rules.duration.items():
@@ -410,14 +396,14 @@ class FaultPolicy:
                 text = f"{plan.step.action.value} has not ended within {plan.step.limit:g} s"
                 found.append(self._answers.give_up(name, device, text, now))
 
-    def _change(self, name: str, device: Device, code: str, fault: Fault, now: float, found: list[Decision]) -> None:
+    def _change(
+        self, name: str, device: Device, code: str, fault: DeviceFault, now: float, found: list[Decision]
+    ) -> None:
         """Bring a fault under the rules in force."""
         before = fault.type
-        fault.base = self.rules.type_of(code, fault.severity, network=fault.network)
         rule = self.rules.duration.get(code)
-        if fault.lasting is not None:
-            fault.lasting = None if rule is None else rule.handling
-        if not fault.stands and fault.lasting is None:
+        base = self.rules.type_of(code, fault.severity, network=fault.network)
+        if not fault.bring_under(base, None if rule is None else rule.handling):
             del device.faults[code]
         kind = fault.type
         if kind > before:
@@ -447,8 +433,7 @@ class FaultPolicy:
             reason = "the changed rules do not raise it"
             found.append(self._answers.over(name, device, code, ended, reason, now, well=False))
             return
-        raised.type = rule.handling
-        raised.released_after(rule.release)
+        raised.bring_under(rule.handling, rule.release)
         reason = f"by the changed rules it is {rule.handling.word}"
         if rule.handling > ended:
             found.append(self._answers.occurred(name, device, code, rule.handling, reason, now))

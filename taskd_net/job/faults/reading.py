@@ -111,8 +111,6 @@ class _Reader:
         )
         return rules, self._found()
 
-    # ---- problems
-
     def _found(self) -> tuple[Problem, ...]:
         found = list(self._problems)
         if self._further:
@@ -135,8 +133,6 @@ class _Reader:
     def _refuse(self, entry: str, value: str, expected: str) -> RulesRefused:
         self._problems.append(Problem(self._file, entry, value, expected, "refused", refused=True))
         return RulesRefused(self._found())
-
-    # ---- parts of JSON
 
     def _object(self, files: Mapping[str, bytes], name: str) -> _Object:
         self._file = name
@@ -211,8 +207,6 @@ class _Reader:
             self._foreign.append(f"{place}.{key} {value}")
         return None
 
-    # ---- faultCode.json
-
     def _codes(self, value: _Object) -> Mapping[str, FaultType]:
         keys = self._table.code_keys
         self._known_keys(value, "", tuple(keys), tuple(EDITIONS[self._other].code_keys))
@@ -246,8 +240,6 @@ class _Reader:
         said = _Said(f"{code}, a code of the network")
         self._problem(f"{key}[{number}]", said, f"it as one of {words}", f"{FaultType.NOT_HANDLE.word} is used")
         return FaultType.NOT_HANDLE
-
-    # ---- faultCustomization.json
 
     def _grace(self, custom: _Object) -> GraceTimes:
         value, default = custom.get("GraceTolerance", _Object([])), default_grace(self._edition)

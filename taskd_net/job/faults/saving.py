@@ -9,9 +9,9 @@ from typing import Any
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
 from taskd_net.job.faults import editions
-from taskd_net.job.faults.device import NEVER, Cause, Device, Fault, Plan, Raised
+from taskd_net.job.faults.device import NEVER, Cause, Device, DeviceFault, Raised, StepPlan
 from taskd_net.job.faults.events import Severity, fault_code
-from taskd_net.job.faults.levels import TYPES, Action, FaultType, Step
+from taskd_net.job.faults.levels import TYPES, Action, DeviceStep, FaultType
 from taskd_net.job.faults.rules import FaultRules
 
 
@@ -55,7 +55,7 @@ def _time(value: float) -> float | None:
     return None if value == NEVER else value
 
 
-def _fault(fault: Fault) -> list[object]:
+def _fault(fault: DeviceFault) -> list[object]:
     return [
         fault.since,
         None if fault.severity is None else fault.severity.value,
@@ -68,16 +68,13 @@ def _fault(fault: Fault) -> list[object]:
     ]
 
 
-def _plan(plan: Plan) -> list[object]:
+def _plan(plan: StepPlan) -> list[object]:
     steps = [[step.action.value, step.limit] for step in plan.steps]
     return [plan.type.word, plan.code, steps, plan.index, _time(plan.deadline)]
 
 
 def _cause(cause: Cause | None) -> list[object] | None:
     return None if cause is None else [cause.action.value, cause.code, cause.reason, cause.since]
-
-
-# ---- back
 
 
 def _device(value: Any, rules: FaultRules) -> Device:
@@ -87,14 +84,18 @@ def _device(value: Any, rules: FaultRules) -> Device:
     faults = value.get("faults", {})
     for text, (since, severity, network, stands, frequent, lasting, gone, *uncounted) in faults.items():
         code = fault_code(text)
-        known = None if severity is None else Severity(severity)
-        fault = Fault(_read_time(since), FaultType.NOT_HANDLE, known, bool(network), bool(stands))
-        fault.base = rules.type_of(code, fault.severity, network=fault.network)
-        fault.frequent, fault.lasting = _read_type(frequent), _read_type(lasting)
-        fault.gone = _read_time(gone)
-        fault.uncounted = _read_time(uncounted[0]) if uncounted else 0.0
-        if code not in rules.duration:
-            fault.lasting = None
+        known, long = None if severity is None else Severity(severity), _read_type(lasting)
+        fault = DeviceFault(
+            since=_read_time(since),
+            base=rules.type_of(code, known, network=bool(network)),
+            severity=known,
+            network=bool(network),
+            stands=bool(stands),
+            frequent=_read_type(frequent),
+            lasting=long if code in rules.duration else None,
+            gone=_read_time(gone),
+            uncounted=_read_time(uncounted[0]) if uncounted else 0.0,
+        )
         if len(device.faults) < editions.CODES_PER_DEVICE and (fault.stands or fault.lasting is not None):
             device.faults[code] = fault
     for text, (kind, since, until, reason, *release) in value.get("raised", {}).items():
@@ -115,8 +116,10 @@ def _device(value: Any, rules: FaultRules) -> Device:
             device.occurrences[code] = array("d", sorted(map(_read_time, times))[-kept:])
     if (plan := value.get("plan")) is not None:
         kind, code, steps, index, deadline = plan
-        found = tuple(Step(Action(action), None if limit is None else _read_time(limit)) for action, limit in steps)
-        device.plan = Plan(TYPES[kind], fault_code(code), found, range(len(found))[index], _read_time(deadline))
+        found = tuple(
+            DeviceStep(Action(action), None if limit is None else _read_time(limit)) for action, limit in steps
+        )
+        device.plan = StepPlan(TYPES[kind], fault_code(code), found, range(len(found))[index], _read_time(deadline))
     device.failed, device.held = _read_cause(value.get("failed")), _read_cause(value.get("held"))
     device.settle()
     return device
