@@ -81,7 +81,7 @@ def test_destroy_is_bounded_with_a_stopped_proxy(ending: ExitStack, monkeypatch:
     ending.callback(mgr.kill)
     ending.callback(node.kill)
     assert api.init_taskd_worker(3) and api.start_taskd_worker()
-    assert api.send_to_manager(1, "STATUS", timeout=SOON)
+    assert api.send_to_manager(1, "STATUS", timeout=3 * SOON)
     freeze(node.process.pid)
     assert api.send_to_manager(2, "STATUS", timeout=60, wait=False)
     began = time.monotonic()
