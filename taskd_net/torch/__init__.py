@@ -6,8 +6,9 @@ An import raises `UnsupportedTorch` where the installed torch lacks a name that 
 """
 
 from taskd_net.job.api.worker import join_early
+from taskd_net.job.frameworks.pytorch import PYTORCH
 
-join_early()  # while torch is imported
+join_early(PYTORCH, "RANK")  # while torch is imported
 
 from taskd_net.torch.seam import UnsupportedTorch, refuse_import
 

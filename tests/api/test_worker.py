@@ -19,6 +19,7 @@ from taskd_net.base.states import State
 from taskd_net.job import api
 from taskd_net.job.api import reporting, worker
 from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.frameworks.pytorch import PYTORCH
 from taskd_net.node.driver import Driver
 from tests.api.conftest import SOON, WORKER, Failures, rank_3_of_8, reach, started, state_of, take
 from tests.ports import free_port
@@ -336,7 +337,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_process_in_place_joins_before_its_worker(mgr: BlockingNode, near: BlockingNode, in_place: None) -> None:
-    worker.join_early()
+    worker.join_early(PYTORCH, "RANK")
     node = worker._early._node
     assert node is not None
     node.joined(SOON)
@@ -352,14 +353,14 @@ def test_process_in_place_joins_before_its_worker(mgr: BlockingNode, near: Block
 )
 def test_other_processes_join_later(variable: str, value: str, in_place: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
-    worker.join_early()
+    worker.join_early(PYTORCH, "RANK")
     assert worker._early._node is None
 
 
 def test_worker_of_other_settings_ends_the_node_that_was_early(
     mgr: BlockingNode, near: BlockingNode, in_place: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker.join_early()
+    worker.join_early(PYTORCH, "RANK")
     early = worker._early._node
     assert early is not None and api.init_taskd_worker(4)
     assert worker.slot.member.node is not early and not early.is_joined

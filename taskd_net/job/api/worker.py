@@ -33,7 +33,7 @@ from taskd_net.job.api.receiver import HandlerThread
 from taskd_net.job.api.reporting import WorkerReports
 from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Fencing, from_mgr
 from taskd_net.job.frameworks.kind import TrainingFramework
-from taskd_net.job.frameworks.registry import FRAMEWORKS, of_worker
+from taskd_net.job.frameworks.registry import of_worker
 from taskd_net.job.member import Singleton, StartGuard, documented, leave, log
 from taskd_net.job.profiling_domains import ProfilingSwitch
 from taskd_net.job.profiling_switch import LOOK_S, SwitchWatch
@@ -212,16 +212,20 @@ class _Early:
 _early: Final = _Early()
 
 
-def join_early() -> None:
+def join_early(framework: TrainingFramework, rank_variable: str) -> None:
     """Begin to join the mesh before `init_taskd_worker`, in a training process of an Agent whose Manager waits for it.
 
     Joining takes longer than all else that the others wait for, and this process has its framework to import meanwhile.
     It changes nothing in other processes, and in children of a training process, whose environment is the same.
+
+    Args:
+        framework: of this process.
+        rank_variable: variable with its global rank.
     """
     if os.environ.get(arguments.IN_PLACE) != "on" or os.environ.get(arguments.AGENT_PID) != str(os.getppid()):
         return
     try:
-        _early.join(_settings(arguments.rank_of_environment("RANK"), FRAMEWORKS[0]))
+        _early.join(_settings(arguments.rank_of_environment(rank_variable), framework))
     except (ConfigError, NodeError) as error:  # `init_taskd_worker` says it again
         log.debug("joins_later", reason=str(error))
 
