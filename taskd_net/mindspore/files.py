@@ -98,6 +98,7 @@ class FilesReader:
         self.close()
 
     def _run(self) -> None:
+        """Read the files each time that it is asked, in the thread of this object."""
         while self._asked.get():
             files = PlatformFiles()
             for name, path in self._paths.items():

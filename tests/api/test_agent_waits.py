@@ -13,7 +13,7 @@ from taskd_net import BlockingNode, NodeConfig
 from taskd_net.base.body import Body
 from taskd_net.job import api
 from taskd_net.job.agent import agent as shell
-from taskd_net.job.agent.agent import Agent, Ends
+from taskd_net.job.agent.agent import Agent, ProcessEnds
 from taskd_net.job.agent.plans import Look
 from taskd_net.job.agent.supervision import AgentTimes, WorkerStatus
 from taskd_net.job.api import agent
@@ -116,12 +116,12 @@ def test_call_that_returns_after_the_end_watches_nothing(
     """It watched the workers again while the node was closing, and left their descriptors open."""
     late: list[Agent] = []
 
-    class Closing(Ends):
+    class Closing(ProcessEnds):
         def close(self) -> None:
             super().close()
             asyncio.get_running_loop().call_soon(lambda: late[0]._called(Look(), WorkerStatus(), None, [os.getpid()]))
 
-    monkeypatch.setattr(shell, "Ends", Closing)
+    monkeypatch.setattr(shell, "ProcessEnds", Closing)
     start(msrun)
     assert agent.slot._member is not None
     late.append(agent.slot._member)

@@ -73,24 +73,6 @@ FAULT_TIMEOUT_S: Final = (300, 600)
 MTYPE: Final = "DEFAULT"
 
 
-def times_of_environment() -> AgentTimes:
-    """The times of an Agent, with the one that the environment sets."""
-    return AgentTimes(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
-
-
-def fault_timeout() -> float | None:
-    """Seconds that a fault may stay unanswered; None: any time."""
-    text = os.environ.get(FAULT_TIMEOUT)
-    if not text:
-        return None
-    least, most = FAULT_TIMEOUT_S
-    seconds = natural(text.strip(), most)
-    if seconds is None or seconds < least:
-        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
-        return None
-    return seconds
-
-
 class Agent:
     """The Agent of this process, from init to destroy.
 
@@ -168,12 +150,13 @@ class Agent:
         self._proxy.close()
 
     async def _run(self, node: Node) -> None:
+        """Feed the Supervisor until it is over. This and all below it belongs to the node's thread."""
         self._loop = asyncio.get_running_loop()
         self._joins = 0
         self._terms = Fencing()
         self._wakes: asyncio.TimerHandle | None = None
         self._outbox, self._heartbeat = ReportQueue(node, MTYPE, self._retry), Heartbeat(node, MTYPE)
-        self._ends = Ends(lambda: self._feed(WorkerEnded()))
+        self._ends = ProcessEnds(lambda: self._feed(WorkerEnded()))
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         remaining = self.workers.remaining
         now = time.monotonic()
@@ -279,6 +262,24 @@ class Agent:
             self._wakes = self._loop.call_later(max(0.0, due - time.monotonic()), self._woken)
 
 
+def times_of_environment() -> AgentTimes:
+    """The times of an Agent, with the one that the environment sets."""
+    return AgentTimes(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
+
+
+def fault_timeout() -> float | None:
+    """Seconds that a fault may stay unanswered; None: any time."""
+    text = os.environ.get(FAULT_TIMEOUT)
+    if not text:
+        return None
+    least, most = FAULT_TIMEOUT_S
+    seconds = natural(text.strip(), most)
+    if seconds is None or seconds < least:
+        log.warning("no_fault_timeout", reason=f"{FAULT_TIMEOUT} is {shown(text)}; expected {least} to {most} seconds")
+        return None
+    return seconds
+
+
 class _End:
     """The last job of an Agent.
 
@@ -290,7 +291,7 @@ class _End:
         self.outcome = outcome
 
 
-class Ends:
+class ProcessEnds:
     """Calls back when a process ends, once for each. The Agent's look every second remains, for systems without pidfds.
 
     Args:

@@ -66,6 +66,7 @@ class Attendant:
             self._loop.call_soon_threadsafe(self._take, body)
 
     def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
+        """Begin to answer. This and all below it belongs to the node's thread."""
         self._loop = asyncio.get_running_loop()
         self._outbox = ReportQueue(node, self._mtype)
         return self._run(node)

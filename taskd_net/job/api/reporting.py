@@ -164,6 +164,7 @@ class WorkerReports:
         return True
 
     def _begin(self, node: Node) -> Coroutine[Any, Any, None]:
+        """Begin to send. This and all below it belongs to the node's thread."""
         self._loop = asyncio.get_running_loop()
         return self._run(node)
 

@@ -281,6 +281,7 @@ class DLRecoverManager(Reporter):
             self._log.error("controller_failed", reason=repr(error), exc_info=error)
 
     async def _init(self) -> bool:
+        """Call Init until it is taken. This and all coroutines below it belong to the background loop's thread."""
         while True:
             try:
                 status = await self._client.call(rpcs.INIT, self._info)
@@ -389,6 +390,7 @@ class DLRecoverManager(Reporter):
             call.cancel()
 
     def _next(self) -> tuple[Event | Call, int] | None:
+        """Wait for the next order, in any thread; None at the end."""
         try:
             return self._call(self._next_order())
         except NodeError:

@@ -1,4 +1,4 @@
-"""Ends of processes, noticed in the event loop."""
+"""Ends of processes, noticed in the event loop of an Agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskd_net.job.agent.agent import Ends
+from taskd_net.job.agent.agent import ProcessEnds
 from tests.api.conftest import SOON
 from tests.api.frameworks import RUNS, process
 
@@ -28,7 +28,7 @@ def workers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 class Noticed(asyncio.Queue[None]):
-    """The calls of `Ends`."""
+    """The calls of `ProcessEnds`."""
 
     async def one(self) -> None:
         async with asyncio.timeout(SOON):
@@ -42,7 +42,7 @@ def descriptors() -> set[str]:
 async def test_each_end_is_noticed_once(workers: list[subprocess.Popen[bytes]]) -> None:
     noticed = Noticed()
     before = len(descriptors())
-    ends = Ends(lambda: noticed.put_nowait(None))
+    ends = ProcessEnds(lambda: noticed.put_nowait(None))
     pids = [worker.pid for worker in workers]
     ends.watch(pids)
     ends.watch(pids)
@@ -59,7 +59,7 @@ async def test_each_end_is_noticed_once(workers: list[subprocess.Popen[bytes]]) 
 async def test_forgotten_processes_are_not_watched(workers: list[subprocess.Popen[bytes]]) -> None:
     noticed = Noticed()
     before = len(descriptors())
-    ends = Ends(lambda: noticed.put_nowait(None))
+    ends = ProcessEnds(lambda: noticed.put_nowait(None))
     ends.watch([worker.pid for worker in workers])
     ends.watch([workers[1].pid])
     assert len(descriptors()) == before + 1
@@ -80,7 +80,7 @@ async def test_system_without_pidfds(
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    ends = Ends(lambda: None)
+    ends = ProcessEnds(lambda: None)
     ends.watch([workers[0].pid])
     assert "worker_not_watched" in caplog.text
     ends.close()
