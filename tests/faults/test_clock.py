@@ -36,7 +36,7 @@ ALLOWED = {
     "cli/doctor/tls_files.py": {"now"},
     "net/tls/certificates.py": {"now"},
     # The time of a fault's report, which TaskD's Mgr reads.
-    "job/api/agent.py": {"time"},
+    "job/agent/agent.py": {"time"},
     "job/api/watcher.py": {"time"},  # the time of a device's fault, where its reporter gives none
     # torch's health check and its watchdog give the last progress in seconds since the epoch.
     "torch/agent.py": {"time"},
