@@ -3,8 +3,9 @@
 `MSRunPlugin` is for msrun, `invoke_run` takes the place of `SimpleElasticAgent._invoke_run`. With a Manager the same
 msrun uses the calls of `taskd_net.job.api`.
 
-- `machine` decides, `reset` reads the bytes of the files; both are pure.
-- `launcher` is the thread around them, `files` the reading, `clusterd` the client of ClusterD on the first node.
+Read first: `machine.py`, which decides (pure), and `launcher.py`, the thread around it. `reset.py` has the form of the
+files, `files.py` reads them. The client of ClusterD on the first node is `job/clusterd/launcher.py`. It imports `job`,
+`node` and what is below them.
 """
 
 from taskd_net.mindspore.files import Paths

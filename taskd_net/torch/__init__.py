@@ -3,6 +3,10 @@ An import raises `UnsupportedTorch` where the installed torch lacks a name that 
 
 `ElasticAgent` is for launchers of their own, `patch` for those that call torchrun, and `taskd-net run` is torchrun.
 `rejoin` is for training scripts: their processes stay when a rank is replaced.
+
+Read first: `agent.py` (torch's agent around an Agent of `job.agent`), `context.py` (its processes, rank by rank),
+`rejoin.py` and `epoch_group.py` (a training process), `seam.py` (the names of torch in use). It imports `job` and what
+is below it.
 """
 
 from taskd_net.job.api.worker import join_early

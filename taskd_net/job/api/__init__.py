@@ -3,6 +3,10 @@
 They return whether they have done what they were asked for. None raises, and each failure is one line in the log.
 Every call returns within a bounded time, except `start_taskd_agent` and `start_taskd_manager`, which block while the
 job runs. All may be called from any thread, and again after the `destroy_…` of the same role.
+
+Read first: `worker.py`, `agent.py`, `proxy.py` and `manager.py`, a role each. Of a Worker: `duties.py` decides on the
+Mgr's commands (pure), `attendant.py` is the shell around it, `reporting.py` has its reports. `watcher.py` is for a
+process that watches devices. The room imports all of `job`, `node` and what is below them.
 """
 
 from typing import TYPE_CHECKING

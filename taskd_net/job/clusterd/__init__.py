@@ -4,10 +4,13 @@
     if manager.init_clusterd():
         manager.start_subscribe()
 
-- `blocking` is the face for scripts, `client` the core in an event loop, `life` its decisions.
+Read first: `client.py` (the core in an event loop), `life.py` (its decisions), `blocking.py` (the face for scripts).
+
 - `reports` and `orders` check what goes out and what comes in; `rpcs` lists the methods, `codes` the codes.
 - `controller` is the training framework's side, `mindio` one of it.
 - `launcher` is the client by the platform's variables, with the documented reports; `place` reads the address in them.
+
+It imports `decide` and what is below `job`.
 """
 
 from __future__ import annotations

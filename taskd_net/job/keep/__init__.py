@@ -1,8 +1,10 @@
 """The state of a job in etcd: a client, a lease that its holder alone may decide under, and commits bound to it.
 
+Read first: `leader.py` (holds the lease), `store.py` (reads and commits), `client.py` (speaks to etcd).
+
 - `place` reads the setting: `etcd://HOST:PORT[,HOST:PORT…]/PREFIX`.
 - `commits` cuts changes into transactions, and `lease` says how long its holder may decide. Both are pure.
-- `client` speaks to etcd, `leader` holds the lease, `store` reads and commits.
+- `limits` has times and sizes. The room imports the form of the state from `decide`, and what is below `job`.
 
 The keys below the prefix:
 
