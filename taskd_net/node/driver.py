@@ -36,7 +36,6 @@ from taskd_net.node.config import NodeConfig
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from taskd_net.net.joining.absence import Absence
     from taskd_net.net.joining.join import Joiner
     from taskd_net.net.joining.serve import MeshServer
     from taskd_net.node.record import Record
@@ -87,7 +86,6 @@ class Driver:
         self._requests: dict[Token, Callable[[Ack], None]] = {}
         self._last_token = 0
         self._joiner: Joiner | None = None
-        self._absence: Absence | None = None
         self._server: MeshServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
@@ -185,8 +183,6 @@ class Driver:
     def _has_joined(self, joined: bool) -> None:
         assert self._joiner is not None
         self._joiner.has_joined(joined)
-        if self._absence is not None and not self.closed:
-            (self._absence.end if joined else self._absence.begin)()
         if self._server is not None:
             self._server.tell(joined)
 

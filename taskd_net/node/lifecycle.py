@@ -11,7 +11,6 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import NodeClosed, NodeError, NodeForked, NodeTimeout
 from taskd_net.base.times import TIMES, Times
 from taskd_net.net.joining import grpc_threads
-from taskd_net.net.joining.absence import Absence
 from taskd_net.net.joining.join import Joiner
 from taskd_net.net.links import registry
 from taskd_net.net.links.grpc_calls import DRAIN_LOOK_S
@@ -131,8 +130,6 @@ class Lifecycle(Driver):
             service=config.service,
             reports=Reporter(self, self.view, config.ack_timeout).run,
         )
-        self._absence = Absence(self.log, upstream, lambda: joiner.trouble, self.times.not_joined_log)
-        self._absence.begin()
         joiner.start()
 
     async def close(self, *, orderly: bool = True) -> None:
@@ -297,8 +294,8 @@ class Lifecycle(Driver):
 
     async def _close(self, orderly: bool) -> None:
         if self._loop is not None:
-            if self._absence is not None:
-                self._absence.end()
+            if self._joiner is not None:
+                self._joiner.leave()
             self.perform(self.router.close(self.now()))
             if self._joiner is not None:
                 await self._joiner.close(limits.CLOSE_GRACE_S, orderly=orderly)

@@ -7,6 +7,7 @@ passes over every child, and makes a record of each that has changed.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,16 +21,20 @@ from taskd_net.core.links import Link
 from taskd_net.core.routes import LinkId
 from taskd_net.net.links.connections import Connections
 from taskd_net.net.links.peer import OURS
-from taskd_net.net.links.session import Host
+from taskd_net.net.links.session import Host, Session
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Ledger, Record, Report
-from taskd_net.observe.link_figures import Seen, kind, sent, standing, upstream_in_use, why
-from taskd_net.observe.news import News
 from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
 from taskd_net.version import __version__
 
 NODES: Final = 65_536
 """Nodes of which a node keeps the state: some 20 MB. Further ones are routed, but not shown."""
+
+LATELY_S: Final = 10.0
+"""Seconds for which the time that answers took is shown after the last one."""
+
+REFUSED: Final = 256
+"""Refused registrations between two looks of the history; older ones are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +90,8 @@ class View:
         """Seconds by which the clock of the records has followed the host's."""
         self._started = host.now()
         self._name = str(self._router.identity)
-        self._seen: dict[LinkId, Seen] = {}
-        self._upward = Seen(host.now())
+        self._looks: dict[LinkId, _LinkLook] = {}
+        self._upward = _LinkLook(host.now())
         # Figures of the children's own, by position; and the time at which a child was forgotten.
         self._own: dict[str, Own] = {}
         self._gone: dict[str, float] = {}
@@ -100,8 +105,6 @@ class View:
         # Records of nodes that another child has, by the link that they came on.
         self._early: dict[tuple[LinkId, str], Record] = {}
         self.news = News()
-
-    # ---- looks
 
     def look(self) -> None:
         """Bring the ledger up to date with this node and its children."""
@@ -143,8 +146,8 @@ class View:
         if (step := self._clock.follow()) is not None:
             then, now = step
             self.stepped += now - then
-            for seen in self._seen.values():
-                seen.marks = ()
+            for look in self._looks.values():
+                look.outdate()
 
     @property
     def reporters(self) -> int:
@@ -154,8 +157,6 @@ class View:
     def has_ended(self, child: Link) -> bool:
         """True if a child leaves or has left in good order."""
         return child.id in self._ended
-
-    # ---- events
 
     def child_changed(self, link: Link, reason: str = "") -> None:
         """A child's stream has opened or, for this reason, ended; or the child has begun or ceased to answer."""
@@ -189,12 +190,12 @@ class View:
 
     def child_forgotten(self, link: LinkId, position: Position) -> None:
         """A child has been forgotten."""
-        seen, ended = self._seen.pop(link, None), self._ended.pop(link, None)
+        look, ended = self._looks.pop(link, None), self._ended.pop(link, None)
         name = str(position.identity)
         self._own.pop(name, None)
         self._reports.pop(link, None)
         self._reasons.pop(link, None)
-        if seen is None or seen.status is None or seen.status.service:
+        if look is None or look.status is None or look.status.service:
             # It has withdrawn, lives elsewhere, or is no rank of the job.
             self._forget(name)
         else:
@@ -202,7 +203,7 @@ class View:
             if len(self._gone) > self.bounds.gone:
                 self._forget_gone(next(iter(self._gone)))
             if ended is None:
-                status = seen.status._replace(state=State.GONE, link="", at=seen.at)
+                status = look.status._replace(state=State.GONE, link="", at=look.at)
                 self.ledger.put(Record(name, wire.write_node(status), away=True))
         self.news.set()
 
@@ -260,8 +261,6 @@ class View:
         if report.urgent:
             self.news.set()
 
-    # ---- inside
-
     def _is_below(self, child: Link, name: str) -> bool:
         """True where a child may speak of a node, because nobody else has it."""
         position = wire.read_position(name)
@@ -298,27 +297,26 @@ class View:
         elsewhere = not link.up and self._router.routes.next_hop(link.position.identity) != link.id
         if (elsewhere and ended is None) or (service and ended is not None):
             # It has withdrawn, lives elsewhere, or is no rank of the job.
-            self._seen.pop(link.id, None)
+            self._looks.pop(link.id, None)
             if name not in self._gone:
                 self.ledger.drop(name)
             return
-        seen = self._seen.get(link.id)
-        if seen is None:
-            seen = self._seen[link.id] = Seen(now)
+        look = self._looks.get(link.id)
+        if look is None:
+            look = self._looks[link.id] = _LinkLook(now)
             self._gone.pop(name, None)
-        down, counters, own = sent(now, link, seen, self._host.times.figures), link.counters, self._own.get(name)
+        down, counters, own = look.sent(now, link, self._host.times.figures), link.counters, self._own.get(name)
         stream = (link.session, link.streams, link.since, link.silent)
         marks = (down, counters.received, counters.heard, stream, ended, own)
-        if marks == seen.marks:
+        if not look.differs(marks):
             return
-        seen.marks = marks
         status = NodeStatus(
             parent=self._router.identity,
-            state=standing(link) or ended or State.LOST,
+            state=_standing(link) or ended or State.LOST,
             since=self._clock.at(link.silent_at if link.silent else link.since),
             peer=peer.profile.name if peer is not None else "",
             version=peer.version if peer is not None else "",
-            link=kind(link),
+            link=_kind(link),
             address=self.connections.address(link.id),
             last_message=self._heard(link),
             down=down,
@@ -328,45 +326,52 @@ class View:
             service=service,
             end_reason=self._reasons.get(link.id, ""),
         )
-        self._put_changed(now, seen, name, status, away=not link.up, ended=ended)
+        self._put_changed(now, look, name, status, away=not link.up, ended=ended)
 
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
-        door = router.gate
+        gate = router.gate
         own = Own(
             listen=self.listen,
-            inbox=door.held,
-            inbox_room=door.room,
-            inbox_line=len(door.line),
-            inbox_closed=door.room > 0 and not door.open,
+            inbox=gate.held,
+            inbox_room=gate.room,
+            inbox_line=len(gate.line),
+            inbox_closed=gate.room > 0 and not gate.open,
             delivered=router.statistics.delivered,
             lost=router.statistics.lost,
         )
         if up is None:
             return NodeStatus(None, State.JOINED, self._clock.at(self._started), OURS.name, __version__, own=own)
-        flow = sent(now, up, self._upward, self._host.times.figures)
+        flow = self._upward.sent(now, up, self._host.times.figures)
         return NodeStatus(
             parent=up.position if up.streams else None,
             state=State.JOINED if up.up else State.LOST,
             since=self._clock.at(up.since if up.streams else self._started),
             peer=OURS.name,
             version=__version__,
-            link=kind(up),
+            link=_kind(up),
             last_message=self._heard(up),
             down=Flow(up.counters.received, up.counters.received_bytes),
             up=flow,
             own=own._replace(
-                reconnects=max(0, up.streams - 1), up=flow, link_reason=why(up), upstream=upstream_in_use(up)
+                reconnects=max(0, up.streams - 1), up=flow, link_reason=_why(up), upstream=_upstream_in_use(up)
             ),
         )
 
     def _put_changed(
-        self, now: float, seen: Seen, name: str, status: NodeStatus, *, away: bool = False, ended: State | None = None
+        self,
+        now: float,
+        look: _LinkLook,
+        name: str,
+        status: NodeStatus,
+        *,
+        away: bool = False,
+        ended: State | None = None,
     ) -> None:
         """Keep a record of a node's status, if that has changed since the last look."""
-        if status != seen.status:
-            seen.status, seen.at = status, self._clock.at(now)
-            self.ledger.put(Record(name, wire.write_node(status._replace(at=seen.at)), away, ended))
+        if status != look.status:
+            look.keep(status, self._clock.at(now))
+            self.ledger.put(Record(name, wire.write_node(status._replace(at=look.at)), away, ended))
 
     def _heard(self, link: Link) -> float | None:
         """The time of the last message or answer over a link, in seconds since the epoch; None: never."""
@@ -402,3 +407,91 @@ class View:
     def _status_behind(self, link: Link, since: float) -> bytes:
         """The status of all nodes behind a child that does not report."""
         return wire.write_node(NodeStatus(link.position.identity, State.JOINED, since, peer="", at=self.wall()))
+
+
+class News(asyncio.Event):
+    """News of the children: set when a node has come or gone.
+
+    The reports to the parent clear it; further listeners have their own events.
+
+    Attributes:
+        listeners: the events of the further listeners.
+        refused: the last registrations that were refused, for one listener that takes them out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: set[asyncio.Event] = set()
+        self.refused: deque[Refused] = deque(maxlen=REFUSED)
+
+    def set(self) -> None:
+        """Tell all listeners."""
+        super().set()
+        for listener in self.listeners:
+            listener.set()
+
+
+@dataclass(slots=True)
+class _LinkLook:
+    """One link at the last look: its status without the time of the figures, that time, and recent answer times.
+
+    `marks` differ if the status does. Nearly every link is idle, and comparing them takes half the time of a status.
+    """
+
+    measured: float
+    marks: tuple[object, ...] = ()
+    status: NodeStatus | None = None
+    at: float = 0.0
+    acks: tuple[float | None, float | None] = (None, None)
+
+    def sent(self, now: float, link: Link, every: float) -> Flow:
+        """The side of the link that this node writes to. Its answer times are those of `every` seconds at least."""
+        counters = link.counters
+        self._measure(now, link, every)
+        queued = link.queued_messages
+        return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, queued, *self.acks)
+
+    def _measure(self, now: float, link: Link, every: float) -> None:
+        """Take in recent answer times in seconds: p50 and p99."""
+        recent = link.counters.recent
+        if recent.count and (self.acks[0] is None or now - self.measured >= every):
+            self.acks = (recent.quantile(0.5), recent.quantile(0.99))
+            self.measured = now
+            recent.clear()
+        elif now - self.measured > LATELY_S:
+            self.acks = (None, None)
+
+    def differs(self, marks: tuple[object, ...]) -> bool:
+        """Keep the marks of this look. Returns whether they differ from the last one's."""
+        before, self.marks = self.marks, marks
+        return marks != before
+
+    def outdate(self) -> None:
+        """Make the next look differ."""
+        self.marks = ()
+
+    def keep(self, status: NodeStatus, at: float) -> None:
+        """Keep a new status, and the time of its figures."""
+        self.status, self.at = status, at
+
+
+def _standing(link: Link) -> State | None:
+    """The state of a child whose stream stands; None for any other."""
+    if not link.up:
+        return None
+    return State.NOT_ANSWERING if link.silent else State.JOINED
+
+
+def _why(link: Link) -> str:
+    """The reason for which a link is of no better kind; empty where there is none, or no link."""
+    return link.session.why if isinstance(link.session, Session) else ""
+
+
+def _upstream_in_use(link: Link) -> str:
+    """The address of the upstream in use, where several are given; empty elsewhere."""
+    return link.session.upstream if isinstance(link.session, Session) else ""
+
+
+def _kind(link: Link) -> str:
+    """The kind of a link; empty without a stream."""
+    return link.session.kind if isinstance(link.session, Session) else ""

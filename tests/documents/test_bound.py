@@ -31,7 +31,7 @@ from taskd_net.mindspore import launcher as reset_launcher
 from taskd_net.net.joining import channel
 from taskd_net.net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer
 from taskd_net.net.wire import batches, codec, requests
-from taskd_net.observe import history, job_view, link_figures, reporter, service, status_codec
+from taskd_net.observe import history, job_view, reporter, service, status_codec, view
 from taskd_net.observe.view import ViewBounds
 from tests.documents.pages import PAGES, ROOT
 
@@ -236,7 +236,7 @@ FIGURES: Final = {
         f"A report has at most {status_codec.REPORT_NODES} nodes",
         f"the parent keeps its place for the grace time ({_seconds(limits.GRACE_S)})",
         "it is shown for one hour" if ViewBounds().gone_s == 3600.0 else "",
-        f"none in the last {_seconds(link_figures.LATELY_S)}",
+        f"none in the last {_seconds(view.LATELY_S)}",
     ],
     "SECURITY.md": [
         f"some {_seconds(limits.KEEPALIVE_TIME_S + limits.KEEPALIVE_TIMEOUT_S)}",

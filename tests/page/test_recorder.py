@@ -14,7 +14,7 @@ from taskd_net import Position
 from taskd_net.base import limits
 from taskd_net.faces.page import StatusPage
 from taskd_net.faces.page.paces import Paces
-from taskd_net.observe import news
+from taskd_net.observe import view
 from tests.page.test_serving import GET, answer, connect
 from tests.peers.mesh import Mesh, soon
 from tests.polling import until
@@ -132,9 +132,9 @@ async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) ->
 async def test_refusals_of_strangers_take_no_room(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with StatusPage(mgr, paces=QUICK) as page:
-        for rank in range(2 * news.REFUSED):
+        for rank in range(2 * view.REFUSED):
             mgr.view.child_refused(Position.worker(0, rank), "x" * 5000)
-        assert len(mgr.view.news.refused) <= news.REFUSED
+        assert len(mgr.view.news.refused) <= view.REFUSED
         assert all(len(each.reason) <= limits.STATUS_REASON_BYTES for each in mgr.view.news.refused)
         await until(lambda: not mgr.view.news.refused)
         assert (await told(page, "Worker/0/4", lambda it: True))["events"] == []

@@ -21,6 +21,7 @@ from uuid import uuid4
 from taskd_net.base.address import Address
 from taskd_net.base.chance import chance
 from taskd_net.base.codes import describe
+from taskd_net.base.logger import Logger
 from taskd_net.base.position import Position, Role
 from taskd_net.base.states import end_of
 from taskd_net.base.upstreams import Rounds
@@ -110,9 +111,12 @@ class Joiner:
         self.joined = asyncio.Event()
         self.joins = 0
         self.trouble = "no attempt has been made yet"
+        all_of_them = ",".join(map(str, upstreams))
+        self._absence = _Absence(host.log, all_of_them, lambda: self.trouble, host.times.not_joined_log)
 
     def start(self) -> None:
         """Begin to join."""
+        self._absence.begin()
         self._task = asyncio.create_task(self._run(), name=f"upstream of {self._router.position}")
 
     async def close(self, grace: float, *, orderly: bool) -> None:
@@ -120,7 +124,7 @@ class Joiner:
 
         `orderly`: whether the parent is told that this node leaves in good order, in the same time.
         """
-        self._leaving = True
+        self.leave()
         if self._task is None:
             return
         session = self._host.links.get(UP)
@@ -139,9 +143,16 @@ class Joiner:
         task.cancel()
         await asyncio.wait([task])
 
+    def leave(self) -> None:
+        """Make ready to `close`: a loss of the join is no news from now on."""
+        self._leaving = True
+        self._absence.end()
+
     def has_joined(self, joined: bool) -> None:
         """The Router says that the Mgr knows the way to this node from now on, or does so no more."""
         stay = self._stay
+        if not self._leaving:
+            (self._absence.end if joined else self._absence.begin)()
         if not joined:
             self.joined.clear()
             if stay is not None and not self._leaving:
@@ -180,8 +191,6 @@ class Joiner:
     @property
     def _connector(self) -> Connector:
         return self._connectors[self._rounds.current]
-
-    # ---- the loop
 
     async def _run(self) -> None:
         failures = 0
@@ -356,8 +365,6 @@ class Joiner:
         if self._stay is not None:
             self._renewals[self._rounds.current].begin(self._stay)
 
-    # ---- announcing
-
     async def _announce_all(self, stay: Stay) -> None:
         """Announce everything below until the parent has accepted it."""
         failures = 0
@@ -392,3 +399,43 @@ class Joiner:
             # Nobody else would say it again, and the parent would keep routes to nodes that are gone.
             await asyncio.sleep(chance.uniform(0.0, self._backoff.maximum))
             self._host.perform(self._router.withdraw_again(positions))
+
+
+class _Absence:
+    """The time without a join, and its repeated log lines: a single one is soon out of sight.
+
+    Args:
+        log: the node's.
+        upstream: the parent's address.
+        trouble: the reason of the last failed attempt; empty without one.
+        pause: seconds between two lines.
+    """
+
+    def __init__(self, log: Logger, upstream: str, trouble: Callable[[], str], pause: float) -> None:
+        self._log = log
+        self._upstream = upstream
+        self._trouble = trouble
+        self._pause = pause
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Begin, when the node has started or has lost its join."""
+        if self._timer is None:
+            self._since = asyncio.get_running_loop().time()
+            self._arm()
+
+    def end(self) -> None:
+        """End, when the node has joined or is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._say)
+
+    def _say(self) -> None:
+        seconds = round(asyncio.get_running_loop().time() - self._since)
+        reason = self._trouble() or "the parent itself has no way to the Mgr"
+        self._log.warning("not_joined", upstream=self._upstream, seconds=seconds, reason=reason)
+        self._arm()
