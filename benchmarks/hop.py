@@ -83,9 +83,10 @@ def _spans(uuids: list[str]) -> bytes:
 async def measure(*, traced: bool = False) -> float:
     """The least ns of CPU for a message up and its answer down, of several turns."""
     node = Node(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream="127.0.0.1:1"))
-    node._loop = asyncio.get_running_loop()
-    node._joiner = node._child = _Joined()  # type: ignore[assignment, attr-defined]
-    worker, router, by_number = Position.worker(0, 0), node.router, routers.BY_NUMBER
+    driver = routers.driver(node)
+    driver._loop = asyncio.get_running_loop()
+    driver.joiner = driver._joiner = driver._child = _Joined()
+    worker, router, by_number = Position.worker(0, 0), driver.router, routers.BY_NUMBER
     child = routers.add_child(node, worker)
     make = _traced_link(worker) if traced else routers.LINK
     down = routers.batched_link(node, child, worker, _Pipe(), make)

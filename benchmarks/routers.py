@@ -31,17 +31,22 @@ BY_NUMBER = "numbered" in signature(BatchedLink.__init__).parameters
 """True if messages are answered by number."""
 
 
+def driver(node: Node) -> Any:
+    """The shell around a node's Router: in an older checkout the node itself."""
+    return getattr(node, "driver", node)
+
+
 def batched_link(node: Node, link: int, peer: Position, pipe: Any, make: Any = LINK) -> Any:
     """A batched link between two nodes of one checkout."""
     options = {"numbered": True} if BY_NUMBER else {}
-    session = make(node, link, peer, pipe, **options)
+    session = make(driver(node), link, peer, pipe, **options)
     session._counts = True  # as between two nodes of one version
     return session
 
 
 def add_child(parent: Node, child: Position) -> int:
     """Register a child. Returns its link."""
-    made: Any = parent.router.register(0.0, child)
+    made: Any = driver(parent).router.register(0.0, child)
     number = made.link if NEW else made.id
     assert isinstance(number, int)
     return number
@@ -49,38 +54,38 @@ def add_child(parent: Node, child: Position) -> int:
 
 def child_up(parent: Node, link: int, session: Any) -> None:
     """Let the stream of a child stand."""
-    router: Any = parent.router
-    parent.links[link] = session
+    router: Any = driver(parent).router
+    driver(parent).links[link] = session
     if NEW:
-        parent.perform(router.link_up(0.0, link, session, (), session.terms))
+        driver(parent).perform(router.link_up(0.0, link, session, (), session.terms))
     else:
         options = {"numbered": True} if BY_NUMBER else {}
-        parent.perform(router.link_up(0.0, router.children.by_id[link], session, **options))
+        driver(parent).perform(router.link_up(0.0, router.children.by_id[link], session, **options))
 
 
 def parent_up(child: Node, session: Any, parent: Position, depth: int = 1) -> None:
     """Let the stream to a parent stand, that has joined."""
-    router: Any = child.router
-    child.links[UP] = session
+    router: Any = driver(child).router
+    driver(child).links[UP] = session
     if NEW:
-        child.perform(router.upstream_up(0.0, session, parent, depth, True, None, True, session.terms))
+        driver(child).perform(router.upstream_up(0.0, session, parent, depth, True, None, True, session.terms))
         return
     known = signature(router.upstream_up).parameters
     options = {name: True for name in ("numbered", "told") if name in known}
-    child.perform(router.upstream_up(0.0, session, parent, depth, True, **options))
+    driver(child).perform(router.upstream_up(0.0, session, parent, depth, True, **options))
 
 
 def announce(parent: Node, link: int, positions: list[Position]) -> None:
     """Let a child announce positions; nobody above is told."""
-    router: Any = parent.router
+    router: Any = driver(parent).router
     if NEW:
-        router.announced(0.0, link, Kind.ADD, positions, parent.request(lambda _: None), "a")
+        router.announced(0.0, link, Kind.ADD, positions, driver(parent).request(lambda _: None), "a")
     else:
         router.announced(0.0, router.children.by_id[link], Kind.ADD, positions, lambda _: None, "a")
 
 
 def announce_itself(child: Node, session: Any, parent: Position) -> None:
     """Let a node announce itself, and its parent accept that."""
-    router: Any = child.router
-    router.announce_all(child.request(lambda _: None) if NEW else lambda _: None, "a")
-    child.perform(router.announce_answered(session, 0, parent))
+    router: Any = driver(child).router
+    router.announce_all(driver(child).request(lambda _: None) if NEW else lambda _: None, "a")
+    driver(child).perform(router.announce_answered(session, 0, parent))

@@ -33,7 +33,7 @@ async def trace() -> list[tuple[str, str]]:
     # And no time passes, so that the answer times of the same messages are measured: none here.
     began = time.monotonic()
     for node in (way.mgr, way.proxy, way.worker):
-        node.now = lambda: began
+        node.driver.now = lambda: began
     taker = asyncio.create_task(way.take())
     # Caches are warm, and every task sleeps where it sleeps between two messages.
     for _ in range(4):

@@ -67,11 +67,12 @@ class Way:
     def connect(self) -> None:
         """Let everybody join, top down."""
         for node in (self.mgr, self.proxy, self.worker):
-            node._loop = asyncio.get_running_loop()
+            driver = routers.driver(node)
+            driver._loop = asyncio.get_running_loop()
             with contextlib.suppress(AttributeError):  # computed, in an older checkout
-                node.running = True
+                driver.running = True
             if node is not self.mgr:
-                node._joiner = node._child = _Joined()  # type: ignore[assignment, attr-defined]
+                driver.joiner = driver._joiner = driver._child = _Joined()
         self._join(self.proxy, self.mgr, 1)
         self._join(self.worker, self.proxy, 2)
 
@@ -91,10 +92,11 @@ class Way:
 
     def _announce_below(self) -> None:
         """The Mgr learns the way to the Worker."""
-        child = self.mgr.router.children.find(self.proxy.position)
+        child = routers.driver(self.mgr).router.children.find(self.proxy.position)
         assert child is not None
         routers.announce(self.mgr, child.id, [self.worker.position, self.proxy.position])
-        self.proxy.perform(self.proxy.router.announce_answered(self.proxy.links[UP], 0, Position.mgr()))
+        proxy = routers.driver(self.proxy)
+        proxy.perform(proxy.router.announce_answered(proxy.links[UP], 0, Position.mgr()))
 
     async def take(self) -> None:
         """Take everything that arrives at the Mgr."""

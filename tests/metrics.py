@@ -33,8 +33,8 @@ async def exported() -> Exported:
         await proxy.joined(20)
         assert (await proxy.send("1", to="Mgr")).ok and (await mgr.send("2", to="Proxy/0")).ok
         await proxy.send("3", to="Worker/9/9")
-        mgr.job_view = lambda: IN_ETCD
-        mgr.certificate_ends = lambda: dict.fromkeys(("server", "client"), datetime.now(UTC))
+        mgr.driver.job_view = lambda: IN_ETCD
+        mgr.driver.certificate_ends = lambda: dict.fromkeys(("server", "client"), datetime.now(UTC))
         for node in (mgr, proxy):
             for sample in await samples(node):
                 labels = found.setdefault(sample.name, {})

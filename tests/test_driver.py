@@ -52,7 +52,7 @@ async def test_driver_that_was_not_started_has_no_timer() -> None:
 async def test_disarmed_timer_never_fires() -> None:
     driver = Ticking()
     driver._arm(driver.now())
-    driver._disarm()
+    driver.end()
     await asyncio.sleep(0.01)
     assert driver.ticks.empty()
 
@@ -117,4 +117,4 @@ async def test_second_answer_to_a_request_is_dropped_and_the_others_are_given() 
 async def test_record_is_closed_with_a_node_that_was_never_started(tmp_path: Path) -> None:
     node = Node(NodeConfig.mgr(record=str(tmp_path / "record")))
     await node.close()
-    assert node._record is not None and node._record.closed
+    assert node.driver._record is not None and node.driver._record.closed

@@ -37,7 +37,7 @@ async def test_draining_proxy_waits_for_the_answer_under_way_and_takes_on_nothin
         await soon(slow.asked.wait())
         draining = asyncio.create_task(proxy.drain(20.0))
         await asyncio.sleep(0)  # it begins
-        assert not proxy.router.gate.open
+        assert not proxy.driver.router.gate.open
 
         assert (await mgr.send("x", to="Proxy/0")).code == Code.RECV_BUF_NIL
         assert (await mgr.send("x", to="Worker/0/0")).code == Code.RECV_BUF_BUSY
@@ -386,7 +386,7 @@ async def test_closing_beside_a_child_that_reads_nothing(mesh: Mesh) -> None:
         stuck.reading.clear()
         await stuck.join(mgr.address or "")
         sends = [asyncio.create_task(mgr.send("x" * 1_000_000, to="Worker/0/0", timeout=60)) for _ in range(12)]
-        await mesh.until(lambda: mgr.router.statistics.forwarded == 12)
+        await mesh.until(lambda: mgr.driver.router.statistics.forwarded == 12)
         before = asyncio.get_running_loop().time()
         await soon(mgr.close())
         assert asyncio.get_running_loop().time() - before < 5
@@ -430,9 +430,9 @@ async def test_many_nodes_come_and_go(mesh: Mesh) -> None:
         assert (await worker.send("x", to="Mgr")).ok
         await mgr.take()
         await worker.close()
-    await mesh.until(lambda: len(mgr.router.children) == 0)
+    await mesh.until(lambda: len(mgr.driver.router.children) == 0)
     assert not mgr.routes()
-    assert not mgr.links
+    assert not mgr.driver.links
 
 
 async def test_child_that_reconnects_for_ever_costs_no_memory(mesh: Mesh) -> None:
@@ -442,8 +442,8 @@ async def test_child_that_reconnects_for_ever_costs_no_memory(mesh: Mesh) -> Non
             await child.join(mgr.address or "")
             await child.cut()
         await child.join(mgr.address or "")
-        assert mgr._server is not None
-        assert len(mgr._server.connections) <= 2
+        assert mgr.driver.server is not None
+        assert len(mgr.driver.server.connections) <= 2
 
 
 async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> None:
@@ -458,7 +458,7 @@ async def test_failures_to_join_are_counted_one_after_another(mesh: Mesh) -> Non
             counted.put_nowait(failures)
             return 0.001
 
-    assert worker._joiner is not None
-    worker._joiner._backoff = Counting()  # type: ignore[assignment]
+    assert worker.driver.joiner is not None
+    worker.driver.joiner._backoff = Counting()  # type: ignore[assignment]
     first = await soon(counted.get())
     assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]

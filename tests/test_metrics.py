@@ -93,7 +93,7 @@ async def test_children_come_and_go(mesh: Mesh) -> None:
     assert await scrape(mgr, "taskd_net_children") == {"joined": 1, "not_answering": 0, "lost": 0}
     assert (await scrape(mgr, "taskd_net_missing_ranks"))[""] == 2
     await worker.close(orderly=False)
-    await mesh.until(lambda: mgr.router.counters.losses)
+    await mesh.until(lambda: mgr.driver.router.counters.losses)
     assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "not_answering": 0, "lost": 1}
     states = {"joined": 1, "not_answering": 0, "lost": 1, "gone": 0, "cut_off": 0, "finished": 0, "stopped": 0}
     assert await scrape(mgr, "taskd_net_mesh_nodes") == states
@@ -103,9 +103,9 @@ async def test_children_come_and_go(mesh: Mesh) -> None:
     assert (await scrape(mgr, "taskd_net_routes"))[""] == 1
     assert (await mgr.send("x", to="Worker/0/0")).ok
     await mesh.nodes[-1].close()
-    await mesh.until(lambda: mgr.router.counters.losses == 2)
-    mgr.perform(mgr.router.tick(mgr.now() + 3600))
-    assert len(mgr.router.children) == 0
+    await mesh.until(lambda: mgr.driver.router.counters.losses == 2)
+    mgr.driver.perform(mgr.driver.router.tick(mgr.driver.now() + 3600))
+    assert len(mgr.driver.router.children) == 0
     assert (await scrape(mgr, "taskd_net_link_messages_total"))["children,out"] == 1
 
 
@@ -115,7 +115,7 @@ async def test_who_has_finished_is_neither_lost_nor_missing(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, mgr)
     for losses, node in enumerate((worker, proxy), 1):
         await node.close()
-        await mesh.until(lambda losses=losses: mgr.router.counters.losses == losses)  # type: ignore[misc]
+        await mesh.until(lambda losses=losses: mgr.driver.router.counters.losses == losses)  # type: ignore[misc]
     assert await scrape(mgr, "taskd_net_children") == {"joined": 0, "not_answering": 0, "lost": 0}
     states = {"joined": 1, "not_answering": 0, "lost": 0, "gone": 0, "cut_off": 0, "finished": 1, "stopped": 1}
     assert await scrape(mgr, "taskd_net_mesh_nodes") == states

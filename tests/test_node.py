@@ -68,7 +68,9 @@ async def test_message_that_nobody_on_the_way_looked_into_harms_nobody(mesh: Mes
         return [await mgr.take()]
 
     for number, together in enumerate((one, mgr.receive_all), 1):
-        worker.perform(worker.router.submit(worker.now(), bad, worker.request(answers.append), 1.0))
+        worker.driver.perform(
+            worker.driver.router.submit(worker.driver.now(), bad, worker.driver.request(answers.append), 1.0)
+        )
         await mesh.until(lambda: mgr.waiting() == 1)
         taking = asyncio.create_task(together())
         await mesh.until(lambda: not mgr.waiting())
@@ -108,11 +110,11 @@ async def test_cancelled_receive_leaves_nothing_behind(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     receiving = [asyncio.create_task(mgr.receive()) for _ in range(100)]
     await asyncio.sleep(0)  # each begins
-    assert len(mgr._delivered._waiters) == 100
+    assert len(mgr.driver._delivered._waiters) == 100
     for task in receiving:
         task.cancel()
     await asyncio.wait(receiving)
-    assert not mgr._delivered._waiters
+    assert not mgr.driver._delivered._waiters
     assert (await mgr.send("x", to="Mgr")).ok
     assert (await mgr.take()).body == "x"
 

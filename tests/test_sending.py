@@ -10,6 +10,7 @@ import pytest
 from taskd_net import Ack, ArgumentError, Code, Node, NodeClosed, NodeConfig, Position, Retry
 from taskd_net.base import limits
 from taskd_net.base.codes import ArgumentTypeError
+from taskd_net.node.driver import Driver
 from taskd_net.node.sending import Sender
 from tests.peers.mesh import Mesh, soon
 
@@ -57,7 +58,7 @@ async def test_body_and_mtype_are_text(mesh: Mesh) -> None:
 
 
 def test_timeouts_are_numbers_of_seconds_within_bounds() -> None:
-    sender = Sender(Node(NodeConfig.mgr(ack_timeout=7.0)))
+    sender = Sender(Driver(NodeConfig.mgr(ack_timeout=7.0)))
     assert (sender.seconds(None), sender.seconds(2), sender.seconds(1e9)) == (7.0, 2, limits.TIMEOUT_MAX_S)
     with pytest.raises(ArgumentError, match="timeout is not a number of seconds, but nan"):
         sender.seconds(math.nan)
@@ -66,7 +67,7 @@ def test_timeouts_are_numbers_of_seconds_within_bounds() -> None:
 
 
 async def test_every_attempt_has_the_same_uuid_and_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = Sender(Node(NodeConfig.mgr(ack_timeout=7.0)))
+    sender = Sender(Driver(NodeConfig.mgr(ack_timeout=7.0)))
     attempts: list[tuple[str, float]] = []
     codes = iter((Code.RECV_BUF_BUSY, Code.NETWORK_ACK_LOST, Code.OK))
 

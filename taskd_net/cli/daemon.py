@@ -221,7 +221,7 @@ class Daemon:
         self._settings = dict(ctx.params)
         self._log_file = log_file
         self._node = Node(config)
-        self._log = self._node.log
+        self._log = self._node.driver.log
         self._output_closed = False
         self._reloading: asyncio.Task[None] | None = None
         self._reload_wanted = False

@@ -73,7 +73,7 @@ class Collector:
 
     async def _read(self) -> tuple[list[Metric], float, Sequence[Record], JobView | None]:
         """Read the counters, of the Mgr the time and the records of the mesh, and the job; in the node's loop."""
-        view, look = self._node.view, self._node.job_view
+        view, look = self._node.driver.view, self._node.driver.job_view
         if self._node.position.role == Role.MGR:
             await view.look_in_parts()
         return list(self._of_the_node()), view.wall(), view.records(), None if look is None else look()
@@ -82,18 +82,18 @@ class Collector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         node = self._node
-        router = node.router
+        router = node.driver.router
         counters, statistics, up, door = router.counters, router.statistics, router.upstream, router.gate
         children = list(router.children.by_id.values())
 
         info = GaugeMetricFamily("taskd_net_node", "This node, its version; always 1.", labels=("position", "version"))
         info.add_metric((str(node.position.identity), __version__), 1)
         yield info
-        if node.certificate_ends is not None:
+        if node.driver.certificate_ends is not None:
             ends = GaugeMetricFamily(
                 "taskd_net_certificate_expiry_timestamp_seconds", "End of the certificates in use.", labels=("use",)
             )
-            for use, end in node.certificate_ends().items():
+            for use, end in node.driver.certificate_ends().items():
                 ends.add_metric((use,), end.timestamp())
             yield ends
         yield GaugeMetricFamily("taskd_net_joined", "1 while the Mgr knows the way to this node.", int(node.is_joined))
@@ -160,7 +160,7 @@ class Collector:
         silent = sum(link.up and link.silent for link in children)
         places.add_metric((State.JOINED.value,), sum(link.up for link in children) - silent)
         places.add_metric((State.NOT_ANSWERING.value,), silent)
-        lost = sum(not link.up and not node.view.has_ended(link) for link in children)
+        lost = sum(not link.up and not node.driver.view.has_ended(link) for link in children)
         places.add_metric((State.LOST.value,), lost)
         yield places
         yield GaugeMetricFamily("taskd_net_routes", "Routes to nodes below.", len(router.routes))
@@ -181,7 +181,7 @@ class Collector:
     def _of_the_mesh(self, time: float, records: Sequence[Record]) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        root, expected = self._node.position.identity, self._node.view.expected
+        root, expected = self._node.position.identity, self._node.driver.view.expected
         summary = document(Mesh(root, time, expected, wire.read_records(records)))["summary"]
         nodes = GaugeMetricFamily("taskd_net_mesh_nodes", "Nodes of the whole mesh, by state.", labels=("state",))
         for state in State:

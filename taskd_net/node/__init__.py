@@ -1,7 +1,7 @@
 """A member of the mesh: `Node` for asyncio, `BlockingNode` for threads, and its configuration.
 
-Read first: `node` (the calls of the application), `driver` (one Router and its links: carries out what the Router
-decides), `lifecycle` (start, join, drain, close), `sending` (a send until its answer), `config` (the settings).
+Read first: `node` (the calls of the application, and the node's life: start, join, drain, close), `driver` (one Router
+and its links: carries out what the Router decides), `sending` (a send until its answer), `config` (the settings).
 
 It imports `observe`, `net`, `core` and `base`.
 """

@@ -348,7 +348,7 @@ class BlockingNode:
         # Not awaited: its error is logged here or nowhere.
         error = None if task.cancelled() else task.exception()
         if error is not None and self._node is not None:
-            self._node.log.error("beside_failed", reason=repr(error), exc_info=error)
+            self._node.driver.log.error("beside_failed", reason=repr(error), exc_info=error)
 
     async def _closed(self, node: Node, orderly: bool) -> None:
         for task in self._tasks:

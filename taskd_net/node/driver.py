@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+from taskd_net.base import fork
+from taskd_net.base.codes import NodeClosed, NodeForked
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Position
 from taskd_net.base.times import TIMES, Times
@@ -32,6 +34,7 @@ from taskd_net.core.routes import LinkId
 from taskd_net.net.links.large_writes import large_writes
 from taskd_net.net.links.session import Session, Tracer
 from taskd_net.node.config import NodeConfig
+from taskd_net.observe.view import View
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from taskd_net.net.joining.serve import MeshServer
     from taskd_net.node.record import Record
     from taskd_net.observe.job_view import JobView
-    from taskd_net.observe.view import View
 
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024
 """Characters of a record of a Router's events, some 100,000 of them. A switch for bug reports must not fill a disk."""
@@ -49,13 +51,16 @@ RECORD_CHARACTERS: Final = 64 * 1024 * 1024
 class Driver:
     """One Router with its links, its inbox and its timer, in one event loop.
 
-    Whoever tells the Router something passes the answer to `perform`. Nothing here waits.
+    Whoever tells the Router something passes the answer to `perform`, which does not wait.
 
     Args:
         config: the node and its neighbours.
         times: of its links.
 
     Attributes:
+        view: the state of the mesh; from the start of the node.
+        joiner: the way to the parent; None for a Mgr and before the start.
+        server: the children's side; None for a leaf and before the start.
         running: the node was started and is not closed.
         closed: the node is closed, or about to be.
         standby: the text with which children are refused, of a Mgr that stands by; empty while it takes them.
@@ -74,9 +79,11 @@ class Driver:
         self.router, self._record = self._new_router()
         self.links: MutableMapping[LinkId, Session[Any]] = {}
         self.large_writes = large_writes()
-        self.view: View  # from the start of the node
+        self.view: View
+        self.joiner: Joiner | None = None
+        self.server: MeshServer | None = None
         self.running = self.closed = False
-        self.standby = ""
+        self.standby = "standby: no Manager has begun to lead yet" if config.standby else ""
         self.tracer: Tracer | None = None
         self.job_view: Callable[[], JobView] | None = None
         self.certificate_ends: Callable[[], Mapping[str, datetime]] | None = None
@@ -85,8 +92,6 @@ class Driver:
         self._delivered = asyncio.Event()
         self._requests: dict[Token, Callable[[Ack], None]] = {}
         self._last_token = 0
-        self._joiner: Joiner | None = None
-        self._server: MeshServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.Handle | None = None
         self._armed = float("inf")
@@ -114,6 +119,98 @@ class Driver:
         Recorder(router, bounds, record.write, RECORD_CHARACTERS)
         return router, record
 
+    def start(self) -> None:
+        """Begin to run, in the running event loop.
+
+        Raises:
+            ConfigError: the extra for tracing is missing.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.running = True
+        fork.protect(self)
+        if self.config.tracing:
+            from taskd_net.observe.tracing import load_tracer
+
+            self.tracer = load_tracer(self.config.position)
+        self.view = View(self, self.config.expect or "")
+
+    @property
+    def started(self) -> bool:
+        """True after `start`, also when the node is closed."""
+        return self._loop is not None
+
+    @property
+    def busy(self) -> bool:
+        """True if a message waits here, in the Router or on a link, or a call of a child."""
+        gathered = self.server is not None and self.server.busy
+        return gathered or self.router.busy or any(session.busy for session in self.links.values())
+
+    def stop(self) -> None:
+        """Send and receive no more. Messages in the inbox can still be taken."""
+        self.running, self.closed = False, True
+
+    def end(self) -> None:
+        """End what is left when the links are closed, and the waits for messages."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._record is not None:
+            self._record.close()
+        self._delivered.set()
+
+    def forked(self) -> None:
+        """End in a forked child, without the steps of a close, which touch gRPC."""
+        self.stop()
+        self._inbox.clear()
+        for session in self.links.values():
+            session.forked()
+
+    async def take(self) -> Frame:
+        """Wait for the next message in the inbox and take it. Cancelling loses no message.
+
+        Raises:
+            NodeClosed: the node is closed and the inbox is empty.
+        """
+        await self._filled()
+        frame = self._inbox.popleft()
+        ready = self.router.inbox_taken(self.now())
+        if ready:
+            self.perform(ready)
+        return frame
+
+    async def take_all(self) -> list[Frame]:
+        """Wait for the next message in the inbox and take all that are there; as `take`."""
+        await self._filled()
+        frames = list(self._inbox)
+        self._inbox.clear()
+        ready = self.router.inbox_taken(self.now(), len(frames))
+        if ready:
+            self.perform(ready)
+        return frames
+
+    def stand_by(self, standby: str) -> None:
+        """Refuse children with a text, and forget the inbox; or take them again. See `Node.stand_by`."""
+        if self.closed or standby == self.standby:
+            return
+        turns, self.standby = bool(standby) != bool(self.standby), standby
+        if self.server is not None:
+            self.server.stand_by(standby)
+        if turns:
+            # A message that came in the last moment of a term is none of the next one, whose reader is another.
+            self._inbox.clear()
+            self.perform(self.router.reset_inbox())
+            if self.server is not None:
+                self.server.health.receiving(True)
+        if self.started:
+            self.view.news.set()
+
+    async def _filled(self) -> None:
+        """Wait until there is a message in the inbox."""
+        while not self._inbox:
+            if self.closed:
+                raise NodeForked(fork.REASON) if fork.forked() else NodeClosed(f"{self.position} is closed")
+            self._delivered.clear()
+            await self._delivered.wait()
+
     def request(self, reply: Callable[[Ack], None]) -> Token:
         """A name for a request of this node; `reply` gets its answer."""
         self._last_token = token = self._last_token + 1
@@ -134,8 +231,8 @@ class Driver:
             if (reply := self._requests.pop(token, None)) is not None:
                 reply(ack)
         for announce in ready.announcements:
-            assert self._joiner is not None
-            self._joiner.announce(announce.kind, announce.positions)
+            assert self.joiner is not None
+            self.joiner.announce(announce.kind, announce.positions)
         for notice in ready.notices:
             self._take_notice(notice)
         if ready.wake < self._armed:
@@ -148,11 +245,11 @@ class Driver:
                 if session.link == UP:
                     session.abort()
                 else:
-                    assert self._server is not None
-                    self._server.end_stream(session, reason)
+                    assert self.server is not None
+                    self.server.end_stream(session, reason)
             case Forgot():
-                assert self._server is not None
-                self._server.forgot(notice)
+                assert self.server is not None
+                self.server.forgot(notice)
                 self.log.info("child_forgotten", child=str(notice.position), routes=notice.routes)
             case Diverted(node, child):
                 self.log.warning("child_diverted", child=str(node), by=str(child))
@@ -171,20 +268,20 @@ class Driver:
                 else:
                     self.log.warning("not_answering", peer=str(position), seconds=self.times.not_answering)
                 if link != UP:
-                    assert self._server is not None
-                    self._server.signs_of_life(link)
-                elif not seen and self._joiner is not None:
-                    self._joiner.is_silent()
+                    assert self.server is not None
+                    self.server.signs_of_life(link)
+                elif not seen and self.joiner is not None:
+                    self.joiner.is_silent()
             case ReportViolation(peer, refusal):
                 self.log.warning("violation", peer=peer, code=int(refusal.code), detail=refusal.detail)
             case _:
                 assert_never(notice)
 
     def _has_joined(self, joined: bool) -> None:
-        assert self._joiner is not None
-        self._joiner.has_joined(joined)
-        if self._server is not None:
-            self._server.tell(joined)
+        assert self.joiner is not None
+        self.joiner.has_joined(joined)
+        if self.server is not None:
+            self.server.tell(joined)
 
     def _arm(self, deadline: float) -> None:
         """Bring the next `tick` forward to `deadline`. A later deadline is found when the timer fires."""
@@ -198,7 +295,3 @@ class Driver:
     def _tick(self) -> None:
         self._timer, self._armed = None, float("inf")
         self.perform(self.router.tick(self.now()))
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()

@@ -216,7 +216,7 @@ def test_report_whose_answer_is_lost_arrives_once(
                 uuids.append(ack.uuid)
             reply(Ack(ack.uuid, Code.NETWORK_ACK_LOST, ack.src) if message and len(uuids) <= 2 else ack)
 
-        return request(self, answered if self is node else reply)
+        return request(self, answered if self is node.driver else reply)
 
     monkeypatch.setattr(Driver, "request", lossy)
     assert api.send_to_manager(1, "STATUS", timeout=SOON)

@@ -124,7 +124,7 @@ async def test_a_page_that_is_opened_after_a_kill_shows_what_led_there(chromium:
         async with StatusPage(mgr, paces=Paces(history_look=0.25, sample=0.5, history=90.0)) as status:
             async with Command("listen", "--as", "Worker/0/1", "--upstream", str(mgr.address)) as victim:
                 await victim.said("ready")
-                await until(lambda: _samples(status, mgr.view.wall()) > 2)
+                await until(lambda: _samples(status, mgr.driver.view.wall()) > 2)
                 victim.signal(signal.SIGKILL)
                 await until(lambda: len(_kinds(status)) == 2)
             async with Watched(chromium) as page:

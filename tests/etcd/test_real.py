@@ -150,7 +150,7 @@ async def test_manager_that_was_replaced_leaves_the_job(tmp_path: Path, monkeypa
                     if await other.claim() is None:
                         break
             ack = await node.send(Body("STATUS", 202, "").to_json(), to="Mgr", timeout=1.0)
-            await until(lambda: root.job_view is None)
+            await until(lambda: root.driver.job_view is None)
             assert not ack.ok
             assert (await node.send("x", to="Mgr", timeout=SOON)).code == Code.RECV_BUF_NIL
             assert await EtcdStore(client, place, "J", other.number).open()

@@ -40,13 +40,14 @@ class RecordingNode(Node):
     def __init__(self, config: NodeConfig, recorder: Recorder, times: Times) -> None:
         super().__init__(config, times=times)
         self.recorder = recorder
+        self._carry_out, self.driver.perform = self.driver.perform, self._perform  # type: ignore[method-assign]
 
-    def perform(self, ready: Ready) -> None:
+    def _perform(self, ready: Ready) -> None:
         """Carry out what the Router decided."""
         for frame in ready.deliveries:
             if frame.uuid.startswith(MARK):
                 self.recorder.note("in", frame.uuid, time.monotonic())
-        super().perform(ready)
+        self._carry_out(ready)
 
 
 class Member:
@@ -85,7 +86,7 @@ class Member:
 
     async def link(self) -> str:
         """The kind of the link to the parent; empty without one."""
-        session = self.node.links.get(UP)
+        session = self.node.driver.links.get(UP)
         return session.kind if session is not None else ""
 
     async def send(self, to: str, timeout: float, body: str = "x", sync: bool = True) -> dict[str, Any]:
@@ -165,7 +166,7 @@ class Member:
             ),
             "python_threads": threading.active_count(),
             "routes": len(self.node.routes()),
-            "children": len(self.node.router.children),
+            "children": len(self.node.driver.router.children),
             "received": self.received,
         }
 

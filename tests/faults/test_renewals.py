@@ -41,7 +41,7 @@ async def mesh(request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
 
 def moved(workers: list[WatchedNode], before: list[object]) -> bool:
     """True if every Worker has another link to its parent, or none."""
-    return all(worker.links.get(UP) is not link for worker, link in zip(workers, before, strict=True))
+    return all(worker.driver.links.get(UP) is not link for worker, link in zip(workers, before, strict=True))
 
 
 class Halting:
@@ -139,7 +139,7 @@ async def test_links_that_move_back_below_a_parent_that_is_stopped_for_most_of_t
         for _ in range(MOVES // WORKERS):
             firewall = True
             workers = [await mesh.worker(0, rank, mgr.address, ack_timeout=10.0) for rank in range(WORKERS)]
-            assert {worker.links[UP].kind for worker in workers} == {"batched"}
+            assert {worker.driver.links[UP].kind for worker in workers} == {"batched"}
             async with Traffic(workers) as traffic:
                 with Halting(mgr):
                     firewall = False
@@ -153,7 +153,7 @@ async def test_links_that_move_back_below_a_parent_that_is_stopped_for_most_of_t
 
 
 def _all_of_kind(workers: list[WatchedNode], kind: str) -> bool:
-    return all(getattr(worker.links.get(UP), "kind", None) == kind for worker in workers)
+    return all(getattr(worker.driver.links.get(UP), "kind", None) == kind for worker in workers)
 
 
 @pytest.mark.parametrize("mesh", ["direct", "batched"], indirect=True)
@@ -169,7 +169,7 @@ async def test_parent_that_is_stopped_for_most_of_the_time(mesh: Mesh, tmp_path:
         async with Traffic(workers) as traffic:
             with Halting(mgr):
                 for _ in range(RENEWALS // WORKERS):
-                    before: list[object] = [worker.links[UP] for worker in workers]
+                    before: list[object] = [worker.driver.links[UP] for worker in workers]
                     certificates.issue()
                     # Not by the log, which leaves out what is repeated.
                     await until(partial(moved, workers, before), 60.0, pause=0.05)
@@ -191,7 +191,7 @@ async def test_parent_that_is_killed_within_a_renewal(mesh: Mesh, tmp_path: Path
     try:
         async with Traffic(workers) as traffic:
             for _ in range(KILLS):
-                before: list[object] = [worker.links[UP] for worker in workers]
+                before: list[object] = [worker.driver.links[UP] for worker in workers]
                 certificates.issue()
                 await asyncio.sleep(delays.uniform(0.0, 0.2))
                 mgr.signal(signal.SIGKILL)

@@ -92,7 +92,7 @@ async def test_connections_of_an_address_are_counted_by_their_sockets(mesh: Mesh
     mgr = await mesh.mgr(limits=Limits(connections_per_address=2))
     first, second = await mesh.worker(0, 0, mgr), await mesh.worker(0, 1, mgr)
     await no_calls(mgr)
-    assert len(mgr.view.connections) == 2
+    assert len(mgr.driver.view.connections) == 2
     async with DirectChild("Worker/0/2") as third:
         with pytest.raises(AssertionError):
             await third.register(mgr.address or "")
@@ -105,10 +105,10 @@ async def test_connections_of_an_address_are_counted_by_their_sockets(mesh: Mesh
 async def test_address_of_a_child_is_that_of_its_socket(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
-    link = mgr.router.children.find(Position.worker(0, 0))
+    link = mgr.driver.router.children.find(Position.worker(0, 0))
     assert link is not None
-    host, _, port = mgr.view.connections.address(link.id).rpartition(":")
-    direct = [a._port for a in mgr._server._acceptors if hasattr(a, "_port")]  # type: ignore[union-attr]
+    host, _, port = mgr.driver.view.connections.address(link.id).rpartition(":")
+    direct = [a._port for a in mgr.driver.server._acceptors if hasattr(a, "_port")]  # type: ignore[union-attr]
     assert (host, int(port)) in set(peers_of(direct[0]))
 
 

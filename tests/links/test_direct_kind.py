@@ -66,7 +66,7 @@ def read(offer: Metadata) -> tuple[int, bytes]:
 async def port_of(node: WatchedNode) -> int:
     """The port of a parent's direct links."""
     assert node.address is not None
-    ours = [sock for acceptor in node._server._acceptors if (sock := getattr(acceptor, "_listeners", None))]  # type: ignore[union-attr]
+    ours = [sock for acceptor in node.driver.server._acceptors if (sock := getattr(acceptor, "_listeners", None))]  # type: ignore[union-attr]
     return int(ours[0][0].getsockname()[1])
 
 
@@ -417,7 +417,7 @@ async def test_files_that_become_unusable_refuse_connections_and_not_the_join(
     certificates = Folder(tmp_path)
     mgr = await mesh.mgr(tls=certificates.listening())
     monkeypatch.setattr("taskd_net.net.tls.rotation.server_context", unusable)
-    mgr._server.sockets.context.__self__._server_context = None  # type: ignore[union-attr]
+    mgr.driver.server.sockets.context.__self__._server_context = None  # type: ignore[union-attr]
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
     assert mesh.count("joined", link="batched") == 1
 

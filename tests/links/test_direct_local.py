@@ -39,7 +39,7 @@ def family(child: WatchedNode) -> socket.AddressFamily:
 
 def name_of(parent: WatchedNode) -> str:
     """The name of a parent's Unix socket."""
-    ours = [acceptor for acceptor in parent._server._acceptors if isinstance(acceptor, DirectAcceptor)]  # type: ignore[union-attr]
+    ours = [acceptor for acceptor in parent.driver.server._acceptors if isinstance(acceptor, DirectAcceptor)]  # type: ignore[union-attr]
     return ours[0]._local
 
 
@@ -61,8 +61,8 @@ async def test_two_children_have_addresses_of_their_own(mesh: Mesh) -> None:
     proxy = await mesh.proxy(0, await mesh.mgr())
     for rank in range(2):
         await mesh.worker(0, rank, proxy)
-    links = [proxy.router.children.find(Position.worker(0, rank)) for rank in range(2)]
-    addresses = [proxy.view.connections.address(link.id) for link in links if link is not None]
+    links = [proxy.driver.router.children.find(Position.worker(0, rank)) for rank in range(2)]
+    addresses = [proxy.driver.view.connections.address(link.id) for link in links if link is not None]
     assert len(set(addresses)) == 2
     assert all(address.startswith("127.0.0.1:unix-") for address in addresses)
 

@@ -63,11 +63,11 @@ async def test_nodes_join_report_and_leave_without_a_call(mesh: Mesh, monkeypatc
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
     assert (await soon(mgr.send("x", to=worker.position))).ok
-    await mesh.until(lambda: mgr.view.reporters)
+    await mesh.until(lambda: mgr.driver.view.reporters)
     await soon(worker.close())
-    await mesh.until(lambda: proxy.view.ledger.has_ended("Worker/0/0"))
+    await mesh.until(lambda: proxy.driver.view.ledger.has_ended("Worker/0/0"))
     assert await soon(proxy.withdraw(10.0))
-    assert mgr.router.routes.next_hop(Position.proxy(0)) is None
+    assert mgr.driver.router.routes.next_hop(Position.proxy(0)) is None
 
 
 async def test_leaf_is_accepted_and_announced_in_one_write(mesh: Mesh) -> None:
@@ -84,7 +84,7 @@ async def test_leaf_is_accepted_and_announced_in_one_write(mesh: Mesh) -> None:
         assert (accepted, reply) == (Kind.ACCEPTED, Kind.REPLY)
         answer = link_pb2.Reply.FromString(payload)
         assert (answer.number, pb.Ack.FromString(answer.ack).code) == (7, 0)
-        assert mgr.router.routes.next_hop(WORKER) is not None
+        assert mgr.driver.router.routes.next_hop(WORKER) is not None
 
 
 async def test_ack_of_a_proxy_comes_when_the_mgr_knows_the_way(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ async def test_ack_of_a_proxy_comes_when_the_mgr_knows_the_way(mesh: Mesh, monke
     take = Announcements.take
 
     async def held(announcements: Announcements, *arguments: Any) -> Any:
-        if announcements._router is mgr.router:
+        if announcements._router is mgr.driver.router:
             taken.set()
             await hold.wait()
         return await take(announcements, *arguments)
@@ -106,10 +106,10 @@ async def test_ack_of_a_proxy_comes_when_the_mgr_knows_the_way(mesh: Mesh, monke
         asked = asyncio.create_task(child.call("PathDiscovery", announcement()))
         await soon(taken.wait())
         assert not asked.done()
-        assert mgr.router.routes.next_hop(WORKER) is None
+        assert mgr.driver.router.routes.next_hop(WORKER) is None
         hold.set()
         assert (await soon(asked)).code == 0
-        assert mgr.router.routes.next_hop(WORKER) is not None
+        assert mgr.driver.router.routes.next_hop(WORKER) is not None
 
 
 async def test_replies_match_by_number_in_any_order(mesh: Mesh) -> None:
@@ -172,7 +172,7 @@ async def test_more_requests_than_a_child_has_cost_its_link(mesh: Mesh) -> None:
             child.put(child.request(number=number, announcement=announcement(), patience=60_000))
         await mesh.logged("child_lost")
         assert proxy.statistics.violations == 1
-    await mesh.until(lambda: not proxy._requests)
+    await mesh.until(lambda: not proxy.driver._requests)
 
 
 @pytest.mark.timeout(180)
@@ -220,13 +220,13 @@ async def test_request_under_way_is_answered_after_a_renewal(
         return await take(announcements, *arguments)
 
     monkeypatch.setattr(Announcements, "take", held)
-    assert worker._joiner is not None
-    stay = worker._joiner._stay
+    assert worker.driver.joiner is not None
+    stay = worker.driver.joiner._stay
     assert stay is not None
     before = stay.session
     asked = asyncio.create_task(stay.requests.announce(Announcing(announcement()), 30.0))
     await soon(taken.wait())
-    await soon(worker._joiner._renewals[0]._move(stay))
+    await soon(worker.driver.joiner._renewals[0]._move(stay))
     assert stay.session is not before
     await soon(before.over.wait())
     hold.set()

@@ -76,7 +76,7 @@ async def test_posts_keep_their_order_where_all_calls_are_taken(mesh: Mesh) -> N
     """Posts behind their own flow, and later ones while no call was free."""
     async with RawParent() as mgr:
         proxy = await mesh.proxy(0, mgr.address)
-        session = proxy.links[UP]
+        session = proxy.driver.links[UP]
         assert isinstance(session, ToParent)
         session._calls.most = 2
         worker = await mesh.worker(0, 0, proxy)

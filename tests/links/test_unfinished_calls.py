@@ -31,8 +31,8 @@ LONG: Final[bytes] = pb.Message(
 
 def account(node: WatchedNode) -> Unfinished[Receiver]:
     """The node's account of messages that have not come whole."""
-    assert node._server is not None
-    return node._server.unfinished
+    assert node.driver.server is not None
+    return node.driver.server.unfinished
 
 
 async def counted(node: WatchedNode, calls: int) -> None:
@@ -148,8 +148,9 @@ async def test_large_messages_of_a_child_over_a_slow_network_are_taken(mesh: Mes
 
 async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
-    assert mgr._server is not None and mgr._server._calls is not None
-    calls = mgr._server._calls
+    assert mgr.driver.server is not None
+    calls = mgr.driver.server._calls
+    assert calls is not None
     monkeypatch.setattr(calls, "_is_child", lambda _: True)
     async with Http2(mgr.address or "") as connection:
         await connection.greet()

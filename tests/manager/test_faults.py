@@ -273,7 +273,7 @@ async def test_a_report_that_is_there_before_the_manager_is_answered_by_the_file
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node, leaves(node, agent(0)) as (zero,):
         both = [zero.report("FAULT", 2, code, Device="npu-1", Node="0") for code in (SEPARATE, CALM)]
         waiting = [asyncio.create_task(each) for each in both]
-        await until(lambda: node.router.gate.held == 2)
+        await until(lambda: node.driver.router.gate.held == 2)
         async with Manager(node, config(files, tmp_path)) as manager:
             await asyncio.gather(*waiting)
             assert manager.view().counters.device_faults == {"L1 NotHandleFault": 1, "L6 SeparateNPU": 1}

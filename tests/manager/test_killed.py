@@ -122,7 +122,7 @@ async def played(
                 process.send_signal(signal.SIGTERM)
             out, _ = await process.communicate()
             assert process.returncode == 0 and out
-            assert (zero.router.gate.held, one.router.gate.held) == (0, 0), "no command more"
+            assert (zero.driver.router.gate.held, one.driver.router.gate.held) == (0, 0), "no command more"
     finally:
         watching.cancel()
         if process.returncode is None:

@@ -32,9 +32,9 @@ async def test_a_fault_becomes_a_round() -> None:
         assert (await one.command()).code == 203
         restart = await zero.command()
         assert (restart.code, restart.message) == (208, "2")
-        assert node.job_view is not None
-        await until(lambda: node.job_view and node.job_view().decisions[-1].acknowledged == 2)
-        view = node.job_view()
+        assert node.driver.job_view is not None
+        await until(lambda: node.driver.job_view and node.driver.job_view().decisions[-1].acknowledged == 2)
+        view = node.driver.job_view()
         assert (view.job_id, view.restarts_left, [each.exited for each in view.agents]) == ("J", 2, [False, True])
         round_ = view.decisions[-1]
         assert (round_.plugin, round_.restarts, round_.sent, round_.lost) == ("PodReschedulingPlugin", 2, 2, 0)
@@ -43,9 +43,9 @@ async def test_a_fault_becomes_a_round() -> None:
         assert messages == [("Agent/1", 203, 0), ("Agent/0", 208, 0)]
         assert view.counters.rounds == 1 and view.counters.fault_to_command_count == 1
         await one.register()
-        assert ((await one.command()).code, node.job_view().restarts_left) == (210, 2)
-        await until(lambda: node.job_view and not any(stream.owner for stream in node.job_view().streams))
-    assert node.job_view is None
+        assert ((await one.command()).code, node.driver.job_view().restarts_left) == (210, 2)
+        await until(lambda: node.driver.job_view and not any(stream.owner for stream in node.driver.job_view().streams))
+    assert node.driver.job_view is None
 
 
 class Doubtful(NotKept):
@@ -128,7 +128,8 @@ async def test_broadcast_after_a_restart_reaches_those_that_rejoin_late(
                     await each.report("ACTION", 204, "switchOK", switchNicUUID=body.extension["switchNicUUID"])
                 async with asyncio.timeout(SOON):
                     assert (await replies.get()).result == "true"
-                assert (zero.node.router.gate.held, one.node.router.gate.held) == (0, 0), "each has it once"
+                held = [each.node.driver.router.gate.held for each in (zero, one)]
+                assert held == [0, 0], "each has it once"
                 assert manager.view().decisions[-2].acknowledged == 1
 
 

@@ -159,7 +159,7 @@ async def test_second_manager_stands_by_and_leads_when_the_first_has_ended(clust
                 await zero.fault(0)
                 restart = await zero.command()
                 assert restart.code in (203, 208) and int(restart.extension["Term"]) > int(start.extension["Term"])
-                assert second.job_view is not None and second.job_view().agents[0].registered
+                assert second.driver.job_view is not None and second.driver.job_view().agents[0].registered
 
 
 async def test_deposed_leader_stands_by_and_leads_again_with_the_state_of_the_other(cluster: Cluster) -> None:
@@ -176,7 +176,7 @@ async def test_deposed_leader_stands_by_and_leads_again_with_the_state_of_the_ot
             cluster.cut()
             text = f"standby of {after.address}"
             await until(lambda before=before, text=text: standing(before) == text)  # type: ignore[misc]
-            assert not leading(dropped) and before.job_view is None and not standing(after)
+            assert not leading(dropped) and before.driver.job_view is None and not standing(after)
             await zero.register()
             start = await zero.command()
             assert start.code == 210 and zero.node.upstream == after.address

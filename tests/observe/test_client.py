@@ -117,7 +117,7 @@ async def test_server_that_does_not_answer_in_time_took_the_connection(
         asked.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(mgr.view, "look_in_parts", hang)
+    monkeypatch.setattr(mgr.driver.view, "look_in_parts", hang)
     async with client(mgr.address, 0.3) as asking:
         await asking.about()
         with pytest.raises(AskFailed, match=r"no node answers at .* within 0\.3 s") as failed:

@@ -43,7 +43,7 @@ async def test_everything_is_reported_again_when_a_report_was_not_taken(
     mesh.let(figures=0.05)
     mgr = await mesh.mgr()
     reports: asyncio.Queue[Report] = asyncio.Queue()
-    told, failing = mgr.view.told, True
+    told, failing = mgr.driver.view.told, True
 
     def take(child: object, report: Report) -> None:
         nonlocal failing
@@ -53,7 +53,7 @@ async def test_everything_is_reported_again_when_a_report_was_not_taken(
             raise Refusal(Code.CLIENT_ERR, "not today")
         told(child, report)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mgr.view, "told", take)
+    monkeypatch.setattr(mgr.driver.view, "told", take)
     await mesh.proxy(0, mgr)
     first, second = await soon(reports.get()), await soon(reports.get())
     assert first.first and second.first
@@ -65,7 +65,7 @@ async def test_change_below_is_reported_before_the_time_of_the_figures(mesh: Mes
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await until_joined(mgr, "Proxy/0")
-    mgr.times = proxy.times = replace(proxy.times, figures=3600.0)
+    mgr.driver.times = proxy.driver.times = replace(proxy.driver.times, figures=3600.0)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
 
@@ -75,13 +75,13 @@ async def test_node_where_nothing_changes_looks_less_often(mesh: Mesh, monkeypat
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
     looks: asyncio.Queue[float] = asyncio.Queue()
-    look, loop = worker.view.look_in_parts, asyncio.get_running_loop()
+    look, loop = worker.driver.view.look_in_parts, asyncio.get_running_loop()
 
     async def looked() -> None:
         looks.put_nowait(loop.time())
         await look()
 
-    monkeypatch.setattr(worker.view, "look_in_parts", looked)
+    monkeypatch.setattr(worker.driver.view, "look_in_parts", looked)
     times = [await soon(looks.get()) for _ in range(7)]
-    most = reporter.IDLE * worker.times.figures
+    most = reporter.IDLE * worker.driver.times.figures
     assert times[-1] - times[-2] >= 0.9 * most

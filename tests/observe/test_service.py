@@ -134,7 +134,7 @@ async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(mesh: Mesh, m
     """The first look lasts until all have asked: the next one answers the others."""
     mgr = await mesh.mgr()
     looks, asked, all_have_asked = 0, 0, asyncio.Event()
-    look, get = mgr.view.look_in_parts, SharedAnswer.get
+    look, get = mgr.driver.view.look_in_parts, SharedAnswer.get
 
     async def counted() -> None:
         nonlocal looks
@@ -149,7 +149,7 @@ async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(mesh: Mesh, m
             all_have_asked.set()
         return await get(self)
 
-    monkeypatch.setattr(mgr.view, "look_in_parts", counted)
+    monkeypatch.setattr(mgr.driver.view, "look_in_parts", counted)
     monkeypatch.setattr(SharedAnswer, "get", counted_get)
     async with client(mgr) as asking:
         answers = await asyncio.gather(*(asking.mesh() for _ in range(50)))
@@ -160,7 +160,7 @@ async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(mesh: Mesh, m
 async def test_job_is_that_of_a_look_after_the_question(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     looks = itertools.count(1)
-    mgr.job_view = lambda: JobView(f"look {next(looks)}")
+    mgr.driver.job_view = lambda: JobView(f"look {next(looks)}")
     async with client(mgr) as asking:
         for number in range(1, 4):
             assert (await asking.job()).job_id == f"look {number}"

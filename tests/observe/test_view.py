@@ -20,14 +20,14 @@ from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
 
 def seen(node: WatchedNode) -> set[str]:
     """The positions that a node knows when it looks."""
-    node.view.look()
-    return {record.position for record in node.view.records()}
+    node.driver.view.look()
+    return {record.position for record in node.driver.view.records()}
 
 
 async def test_with_a_foreign_proxy_those_are_forgotten_that_were_behind_it(mesh: Mesh) -> None:
     """Nobody else would ever say that they are gone."""
     mgr = await mesh.mgr(grace=0.1)
-    mgr.view.bounds = ViewBounds(gone_s=0.2)
+    mgr.driver.view.bounds = ViewBounds(gone_s=0.2)
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/70", "Worker/7/71")
@@ -43,19 +43,19 @@ async def test_what_does_not_change_is_not_written_anew(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0") as foreign:
         await foreign.join(str(mgr.address))
-        mgr.view.look()
-        before = mgr.view.ledger.find("Worker/0/0")
+        mgr.driver.view.look()
+        before = mgr.driver.view.ledger.find("Worker/0/0")
         await asyncio.sleep(0.02)  # a record says when it was made, in milliseconds
-        mgr.view.look()
-        assert mgr.view.ledger.find("Worker/0/0") is before
+        mgr.driver.view.look()
+        assert mgr.driver.view.ledger.find("Worker/0/0") is before
         assert (await mgr.send("x", to="Worker/0/0")).ok
-        mgr.view.look()
-        assert mgr.view.ledger.find("Worker/0/0") is not before
+        mgr.driver.view.look()
+        assert mgr.driver.view.ledger.find("Worker/0/0") is not before
 
 
 async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh) -> None:
     mgr = await mesh.mgr(grace=0.05)
-    mgr.view.bounds = ViewBounds(gone=2)
+    mgr.driver.view.bounds = ViewBounds(gone=2)
     for rank in range(3):
         async with RawChild(f"Worker/7/{rank}") as foreign:
             await foreign.join(str(mgr.address))
@@ -66,21 +66,21 @@ async def test_only_so_many_that_have_vanished_are_shown(mesh: Mesh) -> None:
 async def test_nodes_behind_a_foreign_proxy_are_looked_at_in_parts(mesh: Mesh) -> None:
     """Also routes that come and go between two parts of a look."""
     mgr = await mesh.mgr()
-    mgr.view.bounds = ViewBounds(looks=1, looks_behind=1)
+    mgr.driver.view.bounds = ViewBounds(looks=1, looks_behind=1)
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/0", "Worker/7/1", "Worker/7/2")
-        link = mgr.router.children.by_id[1]
+        link = mgr.driver.router.children.by_id[1]
         for rank in (0, 1):
-            mgr.router.routes.drop(Position.worker(7, rank), link.id)
+            mgr.driver.router.routes.drop(Position.worker(7, rank), link.id)
         for rank in (3, 4):
-            mgr.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
+            mgr.driver.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
         parts = 0
-        for _ in mgr.view.look_slices():
+        for _ in mgr.driver.view.look_slices():
             parts += 1
             if parts == 2:  # the first is of the children
-                mgr.router.routes.learn(Position.worker(7, 0), link.id, link.epoch)
-                mgr.router.routes.drop(Position.worker(7, 3), link.id)
+                mgr.driver.router.routes.learn(Position.worker(7, 0), link.id, link.epoch)
+                mgr.driver.router.routes.drop(Position.worker(7, 3), link.id)
         assert parts == 1 + 3 + 4  # three are known, and four have routes, the Proxy among them
         assert seen(mgr) == {"Mgr/0", "Proxy/7", *(f"Worker/7/{rank}" for rank in (0, 2, 4))}
 
@@ -90,17 +90,17 @@ async def test_look_behind_a_foreign_proxy_copies_no_set_of_its_nodes(mesh: Mesh
     mgr = await mesh.mgr()
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
-        link = mgr.router.children.by_id[1]
+        link = mgr.driver.router.children.by_id[1]
         for rank in range(nodes):
-            mgr.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
-        mgr.view.look()
+            mgr.driver.router.routes.learn(Position.worker(7, rank), link.id, link.epoch)
+        mgr.driver.view.look()
         tracemalloc.start()
         try:
-            mgr.view.look()
+            mgr.driver.view.look()
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert len(mgr.view.ledger) == nodes + 2
+    assert len(mgr.driver.view.ledger) == nodes + 2
     assert most < 32 * nodes, "lists have 8 bytes for a node, and sets 50 or more"
 
 
@@ -109,12 +109,14 @@ async def test_nodes_of_a_proxy_that_begins_to_report_are_those_that_it_reports(
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/0", "Worker/7/1")
-        link = mgr.router.children.by_id[1]
+        link = mgr.driver.router.children.by_id[1]
         own = wire.write_node(NodeStatus(None, State.JOINED, 0.0, "", own=Own()))
         node = wire.write_node(NodeStatus(Position.proxy(7), State.LOST, 0.0, ""))
-        mgr.view.told(link, Report([Record("Proxy/7", own), Record("Worker/7/0", node)], first=True, complete=True))
+        mgr.driver.view.told(
+            link, Report([Record("Proxy/7", own), Record("Worker/7/0", node)], first=True, complete=True)
+        )
         assert seen(mgr) == {"Mgr/0", "Proxy/7", "Worker/7/0"}
-        assert mgr.view.ledger.find("Worker/7/0") == Record("Worker/7/0", node)
+        assert mgr.driver.view.ledger.find("Worker/7/0") == Record("Worker/7/0", node)
 
 
 async def test_nodes_behind_a_foreign_proxy_are_joined_there(mesh: Mesh) -> None:
@@ -124,9 +126,9 @@ async def test_nodes_behind_a_foreign_proxy_are_joined_there(mesh: Mesh) -> None
         await leaf.join(str(mgr.address))
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/0", "Worker/7/1")
-        mgr.view.look()
+        mgr.driver.view.look()
         for rank in (0, 1):
-            record = mgr.view.ledger.find(f"Worker/7/{rank}")
+            record = mgr.driver.view.ledger.find(f"Worker/7/{rank}")
             assert record is not None
             status = wire.read_node(record.node)
             assert (status.parent, status.state) == (Position.proxy(7), State.JOINED)
@@ -137,10 +139,10 @@ async def test_node_to_which_a_route_alone_leads_is_behind_the_foreign_proxy(mes
     mgr = await mesh.mgr()
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
-        link = mgr.router.children.by_id[1]
-        mgr.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
+        link = mgr.driver.router.children.by_id[1]
+        mgr.driver.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
         assert seen(mgr) == {"Mgr/0", "Proxy/7", "Worker/7/9"}
-        record = mgr.view.ledger.find("Worker/7/9")
+        record = mgr.driver.view.ledger.find("Worker/7/9")
         assert record is not None
         assert wire.read_node(record.node)[:3] == (Position.proxy(7), State.JOINED, 0.0)
 
@@ -150,8 +152,8 @@ async def test_first_join_of_a_node_is_no_reconnect(mesh: Mesh) -> None:
     proxy = await mesh.proxy(0, mgr)
     again: list[int] = []
     for _ in range(2):
-        proxy.view.look()
-        record = proxy.view.ledger.find("Proxy/0")
+        proxy.driver.view.look()
+        record = proxy.driver.view.ledger.find("Proxy/0")
         assert record is not None
         own = wire.read_node(record.node).own
         assert own is not None
@@ -167,8 +169,8 @@ async def test_node_to_which_a_route_alone_leads_is_found_behind_a_leaf(mesh: Me
     async with RawChild("Worker/0/0") as leaf, RawChild("Proxy/7") as foreign:
         await leaf.join(str(mgr.address))
         await foreign.join(str(mgr.address))
-        link = mgr.router.children.by_id[2]
-        mgr.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
+        link = mgr.driver.router.children.by_id[2]
+        mgr.driver.router.routes.learn(Position.worker(7, 9).identity, link.id, link.epoch)
         assert seen(mgr) == {"Mgr/0", "Worker/0/0", "Proxy/7", "Worker/7/9"}
 
 
@@ -177,7 +179,7 @@ async def test_node_tells_that_its_inbox_is_closed(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, mgr)
     closed = []
     for _ in range(2):
-        own = worker.view._of_itself(0.0).own
+        own = worker.driver.view._of_itself(0.0).own
         assert own is not None
         closed.append(own.inbox_closed)
         worker.close_inbox()
@@ -194,10 +196,10 @@ async def test_times_follow_a_step_of_the_hosts_clock(mesh: Mesh, monkeypatch: p
         monkeypatch.setattr(time, "time", lambda: real() + shift)
         for step in (7200.0, -7200.0):
             shift = step
-            mgr.view.look()
-            assert abs(mgr.view.wall() - time.time()) < 60.0
+            mgr.driver.view.look()
+            assert abs(mgr.driver.view.wall() - time.time()) < 60.0
             for name in ("Mgr/0", "Worker/0/0"):
-                record = mgr.view.ledger.find(name)
+                record = mgr.driver.view.ledger.find(name)
                 assert record is not None
                 status = wire.read_node(record.node)
                 assert abs(status.since - time.time()) < 60.0 and abs(status.at - time.time()) < 60.0

@@ -25,13 +25,13 @@ async def mesh() -> AsyncIterator[Mesh]:
 def counted(node: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """An entry for each look of a node from now on."""
     looks: list[None] = []
-    look = node.view.look
+    look = node.driver.view.look
 
     def note() -> None:
         looks.append(None)
         look()
 
-    monkeypatch.setattr(node.view, "look", note)
+    monkeypatch.setattr(node.driver.view, "look", note)
     return looks
 
 
@@ -70,7 +70,7 @@ async def test_next_look_comes_after_the_pause(mesh: Mesh, monkeypatch: pytest.M
         await looking.answer("")
         looking._next = 0.0  # the pause is over
     assert len(looks) == 3
-    looking._next = mgr.now() + 3600.0
+    looking._next = mgr.driver.now() + 3600.0
     await looking.answer("")
     assert len(looks) == 3
     await looking.close()

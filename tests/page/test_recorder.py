@@ -120,7 +120,7 @@ async def test_an_inbox_that_nobody_reads_is_a_strain_on_the_page(mesh: Mesh) ->
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 3, mgr)
     async with StatusPage(mgr, paces=QUICK) as page:
-        worker.router.gate.open = False
+        worker.driver.router.gate.open = False
         document = await told(page, "Worker/0/3", lambda it: "strained" in kinds(it))
         assert document["events"][-1]["text"] == "nobody reads its inbox"
         stream = await connect(page)
@@ -133,10 +133,10 @@ async def test_refusals_of_strangers_take_no_room(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with StatusPage(mgr, paces=QUICK) as page:
         for rank in range(2 * view.REFUSED):
-            mgr.view.child_refused(Position.worker(0, rank), "x" * 5000)
-        assert len(mgr.view.news.refused) <= view.REFUSED
-        assert all(len(each.reason) <= limits.STATUS_REASON_BYTES for each in mgr.view.news.refused)
-        await until(lambda: not mgr.view.news.refused)
+            mgr.driver.view.child_refused(Position.worker(0, rank), "x" * 5000)
+        assert len(mgr.driver.view.news.refused) <= view.REFUSED
+        assert all(len(each.reason) <= limits.STATUS_REASON_BYTES for each in mgr.driver.view.news.refused)
+        await until(lambda: not mgr.driver.view.news.refused)
         assert (await told(page, "Worker/0/4", lambda it: True))["events"] == []
 
 
@@ -144,14 +144,14 @@ async def test_nothing_looks_any_more_once_the_page_is_closed(mesh: Mesh) -> Non
     mgr = await mesh.mgr()
     async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, None, lambda it: len(it["series"]["times"]) > 0)
-        assert len(mgr.view.news.listeners) == 1
-    assert not mgr.view.news.listeners
+        assert len(mgr.driver.view.news.listeners) == 1
+    assert not mgr.driver.view.news.listeners
     await soon(page._recorder.close())
 
 
 async def test_a_look_that_fails_is_logged_once_and_leaves_a_gap(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
-    whole, failed = mgr.view.records, 0
+    whole, failed = mgr.driver.view.records, 0
 
     def records() -> object:
         nonlocal failed
@@ -160,10 +160,10 @@ async def test_a_look_that_fails_is_logged_once_and_leaves_a_gap(mesh: Mesh, mon
 
     async with StatusPage(mgr, paces=QUICK) as page:
         await told(page, None, lambda it: len(it["series"]["times"]) > 0)
-        monkeypatch.setattr(mgr.view, "records", records)
+        monkeypatch.setattr(mgr.driver.view, "records", records)
         await until(lambda: failed > 2)
         before = await told(page, None, lambda it: True)
-        monkeypatch.setattr(mgr.view, "records", whole)
+        monkeypatch.setattr(mgr.driver.view, "records", whole)
         await told(page, None, lambda it: it["series"]["times"][-1] > before["series"]["times"][-1])
     (line,) = mesh.broken
     assert "history_failed" in line and "a look that fails" in line

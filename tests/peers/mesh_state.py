@@ -23,7 +23,7 @@ def states(node: Node) -> dict[str, str]:
 
 async def until(node: WatchedNode, true: Callable[[dict[str, Document]], Any]) -> dict[str, Document]:
     """Wait until a node's state of the mesh fulfils a condition, checked at each change."""
-    news, view = asyncio.Event(), node.view
+    news, view = asyncio.Event(), node.driver.view
     told, changed = view.told, view.news.set
 
     def hear(*arguments: Any) -> None:
@@ -57,7 +57,7 @@ async def until_joined(node: WatchedNode, position: str) -> dict[str, Document]:
 
 def forget_children(node: Node) -> None:
     """End the grace time of all children without a stream."""
-    for link in node.router.children.by_id.values():
+    for link in node.driver.router.children.by_id.values():
         if not link.up:
             link.expires = 0.0
-    node.perform(node.router.tick(node.now() + 3600))
+    node.driver.perform(node.driver.router.tick(node.driver.now() + 3600))

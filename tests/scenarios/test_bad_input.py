@@ -32,7 +32,7 @@ async def undisturbed(mgr: WatchedNode, worker: WatchedNode) -> None:
     """Check that both still serve each other, on the same stream."""
     assert (await worker.send("x", to="Mgr")).ok
     assert (await mgr.send("x", to=worker.position)).ok
-    assert mgr.router.children.find(worker.position) is not None
+    assert mgr.driver.router.children.find(worker.position) is not None
     late = RawChild("Worker/9/10")
     async with late:
         await late.join(mgr.address or "")
@@ -368,7 +368,7 @@ async def test_registration_of_nobody(mesh: Mesh, given: dict[str, Any], code: C
         child.connect(mgr.address or "")
         ack = await child.call("Register", pb.RegisterReq(uuid="u", **given).SerializeToString())
         assert (ack.code, ack.uuid, name(ack.src)) == (code, "u", "Mgr/0")
-    assert len(mgr.router.children) == 1
+    assert len(mgr.driver.router.children) == 1
     await undisturbed(mgr, worker)
 
 

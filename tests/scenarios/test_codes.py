@@ -211,7 +211,7 @@ async def inbox_that_closes_while_a_message_stands_before_it(mesh: Mesh) -> None
     assert (await mgr.send("fills it", to=worker.position)).ok
     assert (await mgr.post("waits", to=worker.position)).ok
     waits = asyncio.create_task(worker.send("waits too", to=worker.position))
-    await mesh.until(lambda: len(worker.router.gate.line) == 2)
+    await mesh.until(lambda: len(worker.driver.router.gate.line) == 2)
     await worker.close()
     ack = await soon(waits)
     assert (ack.code, ack.src) == (Code.RECV_BUF_NIL, worker.position)
@@ -240,7 +240,7 @@ async def full_link(mesh: Mesh) -> None:
         first = [asyncio.create_task(mgr.send("x" * MIB, to="Worker/0/0")) for _ in range(40)]
         done, pending = await asyncio.wait(first, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         assert {task.result().code for task in done} == {Code.RECV_BUF_BUSY}
-        link = next(iter(mgr.router.children.by_id.values()))
+        link = next(iter(mgr.driver.router.children.by_id.values()))
         assert link.queued_bytes <= 16 * MIB
         child.reading.set()
         assert {ack.code for ack in await asyncio.gather(*pending)} == {0}
@@ -311,7 +311,7 @@ async def stream_that_broke_before_the_message_was_written(mesh: Mesh) -> None:
         assert (await child.take()).body == "written"
         child.reading.clear()
         sends += [asyncio.create_task(mgr.send("x" * MIB, to="Worker/0/0")) for _ in range(12)]
-        await mesh.until(lambda: mgr.router.statistics.forwarded == len(sends))
+        await mesh.until(lambda: mgr.driver.router.statistics.forwarded == len(sends))
         await child.cut()
         acks = await soon(asyncio.gather(*sends))
         codes = [ack.code for ack in acks]

@@ -99,7 +99,7 @@ async def test_same_uuid_of_two_senders_is_two_messages(mesh: Mesh) -> None:
 async def test_resend_outside_the_window_is_delivered_again(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    worker.router.gate.seen = Seen(2)
+    worker.driver.router.gate.seen = Seen(2)
     for uuid in ("a", "b", "c", "a", "c"):
         assert (await mgr.send(uuid, to=worker.position, uuid=uuid)).ok
     assert await worker.take_all(4) == ["a", "b", "c", "a"]
@@ -114,7 +114,7 @@ async def test_async_messages_wait_for_room_and_arrive_in_order(mesh: Mesh) -> N
     for sender in (mgr, one):
         for i in range(20):
             assert (await sender.post(str(i), to=other.position)).ok
-        await mesh.until(lambda: len(other.router.gate.line) == 18)
+        await mesh.until(lambda: len(other.driver.router.gate.line) == 18)
         assert await other.take_all(20) == [str(i) for i in range(20)]
     assert other.statistics.lost == 0
 
@@ -136,7 +136,7 @@ async def test_sync_message_does_not_overtake_async_ones_before_a_full_inbox(mes
     mgr, _, worker = await two_nodes(mesh, inbox=1)
     for i in range(3):
         assert (await mgr.post(str(i), to=worker.position)).ok
-    await mesh.until(lambda: len(worker.router.gate.line) == 2)
+    await mesh.until(lambda: len(worker.driver.router.gate.line) == 2)
     assert (await mgr.send("3", to=worker.position)).code == Code.RECV_BUF_BUSY
     assert await worker.take_all(3) == ["0", "1", "2"]
 
@@ -147,7 +147,7 @@ async def test_sync_message_gets_the_place_that_becomes_free_while_it_waits(mesh
     worker.wait_long_for_room()
     assert (await worker.send("0", to=worker.position)).ok
     send = asyncio.create_task(worker.send("1", to=worker.position))
-    await mesh.until(lambda: worker.router.gate.line)
+    await mesh.until(lambda: worker.driver.router.gate.line)
     assert (await worker.take()).body == "0"
     assert (await soon(send)).ok
     assert (await worker.take()).body == "1"
@@ -163,7 +163,7 @@ async def test_slow_child_delays_nobody_else(mesh: Mesh) -> None:
         stuck.reading.clear()
         await stuck.join(proxy.address or "")
         sends = [asyncio.create_task(mgr.send("x" * 1_000_000, to="Worker/0/0")) for _ in range(30)]
-        await mesh.until(lambda: proxy.router.statistics.forwarded >= 10)
+        await mesh.until(lambda: proxy.driver.router.statistics.forwarded >= 10)
         for _ in range(20):
             assert (await mgr.send("x", to=brother.position, timeout=1)).ok
             await brother.take()

@@ -73,7 +73,7 @@ async def test_sender_that_was_started_again_repeats_no_uuid_and_may_send_a_stor
     address = mgr.address or ""
     await mgr.close()
     restarted = await mesh.mgr(address)
-    await mesh.until(lambda: restarted.router.routes.next_hop(worker.position) is not None)
+    await mesh.until(lambda: restarted.driver.router.routes.next_hop(worker.position) is not None)
     new = await restarted.send("new", to=worker.position)
     again = await restarted.send("command", to=worker.position, uuid=stored.uuid)
     assert stored.ok and new.ok and again.ok
@@ -206,7 +206,7 @@ async def test_node_that_drains_knows_the_resend_of_what_is_in_its_inbox(mesh: M
         message = await mute.take()
         draining = asyncio.create_task(worker.drain(8.0))
         await asyncio.sleep(0)
-        assert not worker.router.gate.open
+        assert not worker.driver.router.gate.open
         again = await mgr.send("once", to=worker.position, uuid=first.uuid)
         other = await mgr.send("another", to=worker.position)
         assert (again.code, other.code) == (Code.OK, Code.RECV_BUF_NIL)

@@ -128,7 +128,7 @@ async def test_who_is_below_a_stopped_proxy_is_cut_off_since_then_and_keeps_its_
     await until(mgr, lambda now: now["Proxy/0"]["state"] == "stopped")
     forget_children(mgr)
     assert states(mgr)["Worker/0/0"] == "cut_off"
-    mgr.view.bounds = ViewBounds(gone_s=-1.0)
+    mgr.driver.view.bounds = ViewBounds(gone_s=-1.0)
     assert states(mgr) == {"Mgr/0": "joined", "Proxy/0": "stopped", "Worker/0/1": "finished"}
 
 
@@ -230,9 +230,9 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
     mgr = await mesh.mgr()
     async with RawChild("Proxy/7") as foreign:
         await foreign.join(str(mgr.address))
-        began = mgr.view.wall()
+        began = mgr.driver.view.wall()
         await foreign.announce("Worker/7/70")
-        heard = mgr.view.wall()
+        heard = mgr.driver.view.wall()
         await asyncio.sleep(0.3)
         # First look at it.
         nodes = seen(mgr)
@@ -240,7 +240,7 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
         assert nodes["Worker/7/70"]["state"] == "joined"
         # After a second announcement the first time counts; without an announcement the time is unknown.
         await foreign.announce("Worker/7/70")
-        mgr.router.routes.learn(Position.worker(7, 71), 1, 1)
+        mgr.driver.router.routes.learn(Position.worker(7, 71), 1, 1)
         again = seen(mgr)
         assert again["Worker/7/70"]["since"] == nodes["Worker/7/70"]["since"]
         assert again["Worker/7/71"]["since"] is None
@@ -281,7 +281,7 @@ async def test_a_lost_node_is_forgotten_at_once_with_its_place_and_its_routes(me
     await worker.close(orderly=False)
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "lost")
     assert await forget(proxy, "Worker/0/0") is State.LOST
-    assert len(proxy.router.children) == 0
+    assert len(proxy.driver.router.children) == 0
     await until(mgr, lambda now: "Worker/0/0" not in now)
     await mesh.until(lambda: Position.worker(0, 0) not in mgr.routes())
     assert (await mgr.send("x", to="Worker/0/0")).code == Code.NO_ROUTE
@@ -303,7 +303,7 @@ async def test_what_the_mgr_has_forgotten_a_proxy_does_not_tell_it_again(mesh: M
     assert Position.worker(0, 0) not in mgr.routes()
     # The Proxy still knows it, and reports everything after each join.
     forget_children(proxy)
-    proxy.view.ledger.begin()
+    proxy.driver.view.ledger.begin()
     await other.close()
     await until(mgr, lambda now: now["Worker/0/1"]["state"] == "finished")
     assert set(states(mgr)) == {"Mgr/0", "Proxy/0", "Worker/0/1"}
@@ -325,7 +325,11 @@ async def test_a_route_alone_is_forgotten_and_one_that_is_cut_off(mesh: Mesh) ->
     proxy = await mesh.proxy(0, mgr)
     await mesh.worker(0, 0, proxy)
     await until_joined(mgr, "Worker/0/0")
-    mgr.perform(mgr.router.announced(mgr.now(), 1, Kind.ADD, [Position.worker(0, 7)], mgr.request(lambda _: None), "u"))
+    mgr.driver.perform(
+        mgr.driver.router.announced(
+            mgr.driver.now(), 1, Kind.ADD, [Position.worker(0, 7)], mgr.driver.request(lambda _: None), "u"
+        )
+    )
     assert await forget(mgr, "Worker/0/7") is None
     await proxy.close(orderly=False)
     await until(mgr, lambda now: now["Worker/0/0"]["state"] == "cut_off")

@@ -26,7 +26,9 @@ async def test_children_first(mesh: Mesh) -> None:
     await mesh.logged("join_failed", node=worker.position)
     proxy = await mesh.proxy(0, top, middle, join=False)
     # A Proxy that starts on a busy machine may first answer too late, which is another trouble.
-    await mesh.until(lambda: "4999" in worker._joiner.trouble if worker._joiner else False)
+    joiner = worker.driver.joiner
+    assert joiner is not None
+    await mesh.until(lambda: "4999" in joiner.trouble)
     with pytest.raises(TimeoutError, match="4999"):
         await worker.joined(0.01)
     mgr = await mesh.mgr(top)
@@ -71,7 +73,7 @@ async def test_joined_means_that_the_mgr_knows_the_way(mesh: Mesh) -> None:
         worker = await mesh.worker(0, 0, proxy, join=False)
         await mgr.requested("PathDiscovery")
         await mesh.logged("child_joined", node=proxy.position, child=worker.position)
-        assert not worker._joiner.joined.is_set() if worker._joiner else False
+        assert worker.driver.joiner is not None and not worker.driver.joiner.joined.is_set()
         mgr.hold["PathDiscovery"].set()
         await soon(worker.joined())
         assert {"Proxy/0", "Worker/0/0"} <= set(mgr.routes)
@@ -220,8 +222,8 @@ async def test_parent_that_ends_each_stream_at_once_is_not_hammered(mesh: Mesh) 
                 return 0.0
 
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._joiner is not None
-        worker._joiner._backoff = Recorded(0.1, 30.0)
+        assert worker.driver.joiner is not None
+        worker.driver.joiner._backoff = Recorded(0.1, 30.0)
         for _ in range(6):
             await parent.requested("InitServerDownStream")
         assert {1, 2, 3, 4, 5} <= set(failures)
@@ -301,7 +303,7 @@ async def test_what_a_replaced_stream_had_not_written_was_never_sent(mesh: Mesh)
         await old.take()
         old.reading.clear()
         rest = [asyncio.create_task(mgr.send("x" * 1_000_000, to="Worker/0/0")) for _ in range(12)]
-        await mesh.until(lambda: mgr.router.statistics.forwarded == 13)
+        await mesh.until(lambda: mgr.driver.router.statistics.forwarded == 13)
         await new.join(mgr.address or "")
         assert (await soon(first)).code == Code.NETWORK_ACK_LOST
         acks = await soon(asyncio.gather(*rest))
@@ -319,7 +321,7 @@ async def test_new_incarnation_of_a_proxy_replaces_it(mesh: Mesh) -> None:
             await child.join(mgr.address or "")
             assert (await child.announce("Worker/0/0")).code == 0
         assert await old.ended() is grpc.StatusCode.ALREADY_EXISTS
-        assert len(mgr.router.children) == 1
+        assert len(mgr.driver.router.children) == 1
         assert (await mgr.send("x", to="Worker/0/0")).code == 0
         assert (await new.take()).body == "x"
 
@@ -389,7 +391,7 @@ async def test_announcement_renews_a_registration(mesh: Mesh) -> None:
     async with RawChild("Worker/0/0") as child:
         child.connect(mgr.address or "")
         assert (await child.register()).code == 0
-        link = next(iter(mgr.router.children.by_id.values()))
+        link = next(iter(mgr.driver.router.children.by_id.values()))
         first = link.expires
         assert (await child.announce()).code == 0
         assert link.expires > first

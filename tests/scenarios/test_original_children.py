@@ -76,7 +76,7 @@ async def test_failed_announcement_is_a_status(mesh: Mesh, theirs: Originals) ->
     top = free_address()
     proxy = await mesh.proxy(0, top, join=False)
     leaf = await theirs.start("Worker/0/0", proxy, join=False)
-    await mesh.until(lambda: proxy.router.children.find(Position.worker(0, 0)))
+    await mesh.until(lambda: proxy.driver.router.children.find(Position.worker(0, 0)))
     await asyncio.sleep(0.1)  # not to wait for something, but for nothing to happen
     assert leaf.up is not None and leaf.up.joins == 0
     mgr = await mesh.mgr(top)
@@ -134,7 +134,7 @@ async def test_turn_of_a_message_at_a_proxy_that_handles_them_one_by_one(mesh: M
     mute.awake.clear()
     began = time.monotonic()
     first = asyncio.create_task(sender.send("x", to=mute.position, timeout=20.0))
-    await mesh.until(lambda: mgr.router.children.find(Position.proxy(0)).in_flight.count == 1)  # type: ignore[union-attr]
+    await mesh.until(lambda: mgr.driver.router.children.find(Position.proxy(0)).in_flight.count == 1)  # type: ignore[union-attr]
     ack = await sender.send("y", to=well.position, timeout=20.0)
     assert ack.code == 0 and 2.5 < time.monotonic() - began < 6.0
     refused = await soon(first)
@@ -320,7 +320,7 @@ async def test_message_for_the_mgr_waits_while_the_mgr_is_away(mesh: Mesh, their
     await mgr.close()
     await mesh.logged("upstream_lost", node=proxy.position)
     reporting = [asyncio.create_task(agent.send("Mgr/0", str(number))) for number in range(3)]
-    await until(lambda: len(proxy.router._sends) == 3)
+    await until(lambda: len(proxy.driver.router._sends) == 3)
     mgr = await mesh.mgr(top)
     assert [answer.ok for answer in await soon(asyncio.gather(*reporting))] == [True] * 3
     assert sorted([(await mgr.take()).body for _ in range(3)]) == ["0", "1", "2"]

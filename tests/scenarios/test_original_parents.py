@@ -55,7 +55,7 @@ async def test_our_nodes_in_each_role(mesh: Mesh, theirs: Originals) -> None:
         assert name((await mgr.take()).header.src) == str(node.position)
     assert (await worker.send("across", to=agent.position)).ok
     assert not below(mgr).shifted and not below(mgr).unread_acks
-    assert proxy._joiner is not None and proxy._joiner._connector.pings is False
+    assert proxy.driver.joiner is not None and proxy.driver.joiner._connector.pings is False
     assert {event["peer"] for event in mesh.events if event["event"] == "joined"} == {"original", "taskd_net"}
 
 
@@ -147,7 +147,7 @@ async def test_ack_that_cannot_come_in_time_opens_the_stream_anew(mesh: Mesh, th
     mgr = await theirs.start("Mgr/0")
     proxy = await mesh.proxy(0, mgr.address)
     assert (await mgr.send("Proxy/0", "x")).code == 0
-    session = proxy.links[UP]
+    session = proxy.driver.links[UP]
     assert isinstance(session, ToParent) and session._line is not None
     session._line.late = -1.0
     lost = asyncio.create_task(mgr.send("Proxy/0", "late"))

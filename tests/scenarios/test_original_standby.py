@@ -60,7 +60,7 @@ async def test_refused_by_a_standby_they_try_again_every_second(mesh: Mesh, thei
         for node, had in before.items():
             assert set(way(node).refused) == {(grpc.StatusCode.UNAVAILABLE, TEXT)}, node.position
             assert len(way(node).refused) - had <= most, "a pause after each refusal"
-        assert not mgr.links
+        assert not mgr.driver.links
         mgr.stand_by("")
         for node in (proxy, *direct):
             await node.joined()

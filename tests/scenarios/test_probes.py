@@ -164,7 +164,7 @@ async def test_node_that_does_not_answer_is_named(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy, links="tasknet")
-    session = proxy.links[next(iter(proxy.router.children.by_id))]
+    session = proxy.driver.links[next(iter(proxy.driver.router.children.by_id))]
     session.write = lambda *_: None  # type: ignore[method-assign]
     echoes = [echo async for echo in mgr.trace(worker.position, timeout=2.0)]
     assert [(int(echo.code), str(echo.src)) for echo in echoes] == [(0, "Proxy/0"), (6001, "Worker/0/0")]

@@ -112,7 +112,7 @@ async def test_dead_half_of_a_connection_is_replaced_when_the_child_returns(mesh
             assert (await mgr.send("x", to=worker.position)).ok
             assert (await worker.send("x", to="Mgr")).ok
             assert set(mgr.routes()) == {proxy.position, worker.position}
-        assert len(mgr.links) == 1
+        assert len(mgr.driver.links) == 1
 
 
 async def test_announcement_of_a_large_subtree_is_cut_into_bounded_requests(mesh: Mesh) -> None:

@@ -58,7 +58,7 @@ async def test_mgr_knows_every_node_below_with_what_it_says_of_itself(mesh: Mesh
     }
     assert {node["state"] for node in nodes.values()} == {"joined"}
     known = nodes["Worker/1/1"]
-    assert known["link"] == next(iter(worker.links.values())).kind
+    assert known["link"] == next(iter(worker.driver.links.values())).kind
     assert (known["peer"], known["up"]["messages"], known["inbox"]["room"]) == ("taskd_net", 1, 8)
     assert known["address"].startswith("127.0.0.1:") and known["last_message"] >= known["since"] - 1
     assert (nodes["Proxy/1"]["listen"], nodes["Mgr/0"]["listen"]) == (far.address, mgr.address)
@@ -75,8 +75,8 @@ async def test_a_lost_worker_is_known_far_above_at_once_and_forgotten_as_gone(me
     await worker.close(orderly=False)
     nodes = await until(mgr, lambda now: now["Worker/1/1"]["state"] == "lost")
     assert (nodes["Worker/1/1"]["link"], nodes["Worker/1/1"]["parent"]) == (None, "Proxy/1")
-    far.router.children.by_id[1].expires = 0.0
-    far.perform(far.router.tick(far.now() + 3600))
+    far.driver.router.children.by_id[1].expires = 0.0
+    far.driver.perform(far.driver.router.tick(far.driver.now() + 3600))
     assert states(far)["Worker/1/1"] == "gone"
     await until(mgr, lambda now: now["Worker/1/1"]["state"] == "gone")
     again = await mesh.worker(1, 1, far)
@@ -123,11 +123,11 @@ async def test_vanished_nodes_are_shown_for_their_time(mesh: Mesh) -> None:
     await until(mgr, lambda now: now["Worker/0/0"]["inbox"])
     await worker.close(orderly=False)
     await mesh.until(lambda: states(mgr)["Worker/0/0"] == "lost")
-    (link,) = mgr.router.children.by_id.values()
+    (link,) = mgr.driver.router.children.by_id.values()
     link.expires = 0.0
-    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    mgr.driver.perform(mgr.driver.router.tick(mgr.driver.now() + 3600))
     assert states(mgr)["Worker/0/0"] == "gone"
-    mgr.view.bounds = ViewBounds(gone_s=-1.0)
+    mgr.driver.view.bounds = ViewBounds(gone_s=-1.0)
     assert "Worker/0/0" not in states(mgr)
 
 
@@ -152,8 +152,8 @@ async def test_a_proxy_that_moves_is_shown_where_it_is(mesh: Mesh) -> None:
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2" and now["Proxy/3"]["state"] == "joined")
     # Its old place forgets it only now.
-    one.router.children.by_id[1].expires = 0.0
-    one.perform(one.router.tick(one.now() + 3600))
+    one.driver.router.children.by_id[1].expires = 0.0
+    one.driver.perform(one.driver.router.tick(one.driver.now() + 3600))
     await mesh.worker(1, 1, one)
     nodes = await until_joined(mgr, "Worker/1/1")
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
@@ -167,7 +167,7 @@ async def test_of_two_who_claim_a_place_the_end_of_the_older_one_says_nothing(me
     await mesh.proxy(3, two)
     await until(mgr, lambda now: now["Proxy/3"]["parent"] == "Proxy/2")
     await older.close(orderly=False)
-    await mesh.until(lambda: one.router.counters.losses)
+    await mesh.until(lambda: one.driver.router.counters.losses)
     await mesh.worker(1, 1, one)
     nodes = await until_joined(mgr, "Worker/1/1")
     assert (nodes["Proxy/3"]["parent"], nodes["Proxy/3"]["state"]) == ("Proxy/2", "joined")
@@ -199,7 +199,7 @@ async def test_a_foreign_parent_is_told_nothing(mesh: Mesh) -> None:
         await mesh.worker(0, 0, proxy)
         assert states(proxy) == {"Proxy/0": "joined", "Worker/0/0": "joined"}
         # No reports are kept for it, and none was sent that it would refuse.
-        assert proxy.view.ledger.reports == 0
+        assert proxy.driver.view.ledger.reports == 0
         assert not [event for event in mesh.events if event["event"] == "status_not_taken"]
 
 
@@ -229,10 +229,10 @@ async def test_a_leaf_tells_of_itself_alone_and_nobody_of_his_parent(mesh: Mesh)
     await mesh.worker(0, 0, mgr)
     before = await until(mgr, lambda now: all(node["inbox"] for node in now.values()) and len(now) == 3)
     node = wire.write_node(NodeStatus(proxy.position, State.JOINED, 1.0, "x"))
-    for link in mgr.router.children.by_id.values():
-        mgr.view.told(link, Report([Record("Worker/5/5", node), Record("Mgr/0", node)]))
+    for link in mgr.driver.router.children.by_id.values():
+        mgr.driver.view.told(link, Report([Record("Worker/5/5", node), Record("Mgr/0", node)]))
         assert ("Worker/5/5" in states(mgr)) == (not link.is_leaf)
-        mgr.view.told(link, Report(gone=["Worker/5/5", "Mgr/0"]))
+        mgr.driver.view.told(link, Report(gone=["Worker/5/5", "Mgr/0"]))
         now = seen(mgr)
         assert set(now) == set(before) and now["Mgr/0"]["peer"] == "taskd_net"
 
@@ -241,7 +241,7 @@ async def test_a_parent_that_does_not_take_a_report_gets_everything_again(mesh: 
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     await until(mgr, lambda now: now["Proxy/0"]["inbox"])
-    view, told, failed = mgr.view, mgr.view.told, []
+    view, told, failed = mgr.driver.view, mgr.driver.view.told, []
 
     def fail(*arguments: Any) -> None:
         failed.append(arguments)
@@ -261,15 +261,15 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
     mgr, near, _, _ = await tree(mesh)
     await until(mgr, lambda now: now.get("Worker/1/1", {}).get("inbox") and now["Proxy/1"]["inbox"])
     calls = 0
-    told = mgr.view.told
+    told = mgr.driver.view.told
 
     def count(*arguments: Any) -> None:
         nonlocal calls
         calls += 1
         told(*arguments)
 
-    mgr.view.told = count  # type: ignore[assignment, method-assign]
-    looks, look = 0, near.view.look_in_parts
+    mgr.driver.view.told = count  # type: ignore[assignment, method-assign]
+    looks, look = 0, near.driver.view.look_in_parts
     done = asyncio.Event()
 
     async def counted() -> None:
@@ -279,25 +279,25 @@ async def test_what_does_not_change_is_not_told(mesh: Mesh) -> None:
         if looks == 10:
             done.set()
 
-    near.view.look_in_parts = counted  # type: ignore[method-assign]
+    near.driver.view.look_in_parts = counted  # type: ignore[method-assign]
     await soon(done.wait(), PATIENCE_S)
     assert calls <= 1
 
 
 async def test_many_children_are_looked_at_in_parts(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    mgr.view.bounds = ViewBounds(looks=1)
+    mgr.driver.view.bounds = ViewBounds(looks=1)
     # No record of a service remains.
     workers = [await mesh.worker(0, rank, mgr, service=rank == 2) for rank in range(3)]
     for worker in workers:
         assert (await worker.send("x", to="Mgr")).ok
-    parts = mgr.view.look_slices()
+    parts = mgr.driver.view.look_slices()
     next(parts)
     # One node is forgotten between two parts, and must not come back.
     await workers[2].withdraw(PATIENCE_S)
     await workers[2].close()
-    await mesh.until(lambda: mgr.router.counters.losses)
-    mgr.perform(mgr.router.tick(mgr.now() + 3600))
+    await mesh.until(lambda: mgr.driver.router.counters.losses)
+    mgr.driver.perform(mgr.driver.router.tick(mgr.driver.now() + 3600))
     assert len(list(parts)) == 2
     assert {p: known["up"]["messages"] for p, known in seen(mgr).items()} == {
         "Mgr/0": 0,

@@ -164,7 +164,7 @@ async def test_off_by_default(mesh: Mesh, spans: InMemorySpanExporter) -> None:
     worker = await mesh.worker(0, 0, mgr)
     assert (await mgr.send("x", to=worker.position)).ok
     assert not spans.get_finished_spans()
-    assert not any(isinstance(link, TracedLink) for node in (mgr, worker) for link in node.links.values())
+    assert not any(isinstance(link, TracedLink) for node in (mgr, worker) for link in node.driver.links.values())
     traced = await mesh.mgr(tracing=True)
     await mesh.worker(0, 0, traced)
-    assert [isinstance(link, TracedLink) for link in traced.links.values()] == [True]
+    assert [isinstance(link, TracedLink) for link in traced.driver.links.values()] == [True]

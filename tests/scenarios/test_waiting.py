@@ -79,7 +79,7 @@ async def test_order_holds_for_what_waited_and_what_comes_after(mesh: Mesh) -> N
     """Over the four calls from the moment on in which the node has heard the first 6002: nobody tells it before."""
     address, (worker,) = await without_mgr(mesh)
     sends = [asyncio.create_task(worker.send("0", to="Mgr", timeout=20.0))]
-    await mesh.until(lambda: len(worker.router._sends))
+    await mesh.until(lambda: len(worker.driver.router._sends))
     for number in range(1, 100):
         how = worker.post if number % 3 == 0 else worker.send
         sends.append(asyncio.create_task(how(str(number), to="Mgr", timeout=20.0)))
@@ -156,8 +156,8 @@ async def test_cancelled_send_that_waited_is_not_delivered(mesh: Mesh) -> None:
         send.cancel()
     await asyncio.wait(sends)
     # A message that was being written cannot be taken back.
-    await soon(worker.links[UP].idle())
-    assert not worker.router.busy
+    await soon(worker.driver.links[UP].idle())
+    assert not worker.driver.router.busy
     another = asyncio.create_task(worker.send("delivered", to="Mgr", timeout=25.0))
     mgr = await mesh.mgr(address)
     assert (await soon(another)).ok
@@ -179,7 +179,7 @@ async def test_cancelled_sends_to_who_does_not_answer_block_nobody(mesh: Mesh) -
         for send in sends:
             send.cancel()
         await asyncio.wait(sends)
-        assert not mgr.router.busy
+        assert not mgr.driver.router.busy
         child.drop_acks = False
         assert (await mgr.send("after", to="Worker/0/0")).ok
         assert (await child.take()).body == "after"
@@ -198,7 +198,7 @@ async def test_cancelled_calls_end(mesh: Mesh) -> None:
         for send in (*sends, post, behind):
             send.cancel()
         await asyncio.wait([*sends, post, behind])
-        up = worker.router.upstream
+        up = worker.driver.router.upstream
         assert up is not None and (up.in_flight.count, up.queued_messages) == (0, 0)
         hold.set()
         del parent.hold["TransferMessage"]
@@ -211,10 +211,10 @@ async def test_cancelled_send_to_oneself_leaves_the_line(mesh: Mesh) -> None:
     worker.wait_long_for_room()
     assert (await worker.send("first", to="Worker/0/0")).ok
     waiting = asyncio.create_task(worker.send("cancelled", to="Worker/0/0", timeout=25.0))
-    await mesh.until(lambda: worker.router.gate.line)
+    await mesh.until(lambda: worker.driver.router.gate.line)
     waiting.cancel()
     await asyncio.wait([waiting])
-    assert not worker.router.gate.line
+    assert not worker.driver.router.gate.line
     assert (await worker.take()).body == "first"
     assert (await worker.send("second", to="Worker/0/0")).ok
     assert (await worker.take()).body == "second"

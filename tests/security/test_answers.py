@@ -51,7 +51,7 @@ async def ended(mesh: Mesh, others: Bystanders) -> None:
     mgr = others.parent
     await mesh.logged("child_lost", child="Worker/0/0", reason=Reason.VIOLATION.value, timeout=60)
     assert mesh.count("violation", peer="Worker/0/0") == 1
-    await mesh.until(lambda: mgr.router.quota.messages == 0)
+    await mesh.until(lambda: mgr.driver.router.quota.messages == 0)
     await mgr.take_all(mgr.waiting())
     await others.undisturbed()
 
@@ -69,7 +69,7 @@ async def test_parent_that_takes_no_answers(mesh: Mesh, reads: bool) -> None:
     """Its child ends the stream, and joins again without the answers of the stream before."""
     async with FloodingParent("Worker/0/0", mesh.settings["links"], reads=reads) as parent:
         worker = await mesh.worker(0, 0, parent.address)
-        up = worker.router.upstream
+        up = worker.driver.router.upstream
         assert up is not None
         await mesh.logged("violation", peer="Mgr/0", timeout=60)
         await mesh.logged("upstream_lost")

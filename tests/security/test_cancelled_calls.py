@@ -41,10 +41,10 @@ than 60 MiB."""
 
 def held(node: WatchedNode) -> dict[str, int]:
     """The entries that a node keeps for requests under way, and its tasks."""
-    router = node.router
+    router = node.driver.router
     links = router._topology.links()
     return {
-        "requests": len(node._requests),
+        "requests": len(node.driver._requests),
         "open": len(router._sends.open),
         "in flight": sum(link.in_flight.count for link in links),
         "queued": sum(link.queued_messages for link in links),
@@ -109,16 +109,16 @@ async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.
     mgr = await mesh.mgr()
     async with RawChild("Worker/0/0", options=[("grpc.primary_user_agent", "grpc-go/1.28.0")]) as child:
         await child.join(mgr.address or "")
-        link = mgr.router.children.by_id[1]
+        link = mgr.driver.router.children.by_id[1]
         assert child._channel is not None
         register: Any = child._channel.unary_unary("/TaskNet/Register")
         request = pb.RegisterReq(uuid="u", pos=position("Worker/0/0")).SerializeToString()
 
         begun, held_back = count(), list[float]()
-        pause = mgr.router.register_pause
+        pause = mgr.driver.router.register_pause
 
         def begin(deadline: float) -> Any:
-            link.changed_hands(mgr.now())
+            link.changed_hands(mgr.driver.now())
             if next(begun) % TOGETHER == 0:
                 held_back.clear()
             return register(request, timeout=deadline)
@@ -127,7 +127,7 @@ async def test_registrations_that_are_held_back(mesh: Mesh, monkeypatch: pytest.
             held_back.append(pause(now, position))
             return held_back[-1]
 
-        monkeypatch.setattr(mgr.router, "register_pause", register_pause)
+        monkeypatch.setattr(mgr.driver.router, "register_pause", register_pause)
         await leave(mesh, mgr, calls, begin, lambda: sum(seconds >= limits.FIGHT_PAUSE_S for seconds in held_back))
 
 
@@ -157,7 +157,7 @@ async def test_messages_in_flight(mesh: Mesh, calls: int) -> None:
         transfer: Any = sender._channel.unary_unary("/TaskNet/TransferMessage")
         request = sender.message("Worker/0/1", "x" * 5000).SerializeToString()
         # Not those that wait at a time: on a busy machine the first end before the last arrive.
-        counters, begun, before = mgr.router.children.by_id[2].counters, count(), 0
+        counters, begun, before = mgr.driver.router.children.by_id[2].counters, count(), 0
 
         def begin(deadline: float) -> Any:
             nonlocal before
@@ -184,7 +184,7 @@ async def test_probes_without_an_answer(mesh: Mesh, call: str, calls: int) -> No
             await stack.enter_async_context(channel)
             probes += [channel.unary_stream(f"/{PROBE_SERVICE}/{call}")] * service.PROBE_SERIES_PER_CALLER
         turn = cycle(probes)
-        waiting = mgr.router.children.by_id[1].in_flight
+        waiting = mgr.driver.router.children.by_id[1].in_flight
         await leave(
             mesh, mgr, calls, lambda deadline: next(turn)(request, timeout=deadline), lambda: waiting.count, len(probes)
         )

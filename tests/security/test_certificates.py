@@ -43,7 +43,7 @@ async def refused(mesh: Mesh, mgr: WatchedNode, node: WatchedNode) -> None:
     await mesh.logged("join_failed", node=node.position)
     with pytest.raises(TimeoutError, match="4002"):
         await node.joined(0.01)
-    assert mgr.router.children.find(node.position) is None
+    assert mgr.driver.router.children.find(node.position) is None
     assert mgr.statistics.violations >= 1
     await soon(node.close())
 
@@ -117,11 +117,11 @@ async def test_tree_of_certificates(mesh: Mesh, issue: Issuer) -> None:
 async def test_plain_children_of_this_machine_beside_it(mesh: Mesh, issue: Issuer) -> None:
     """The plain address shows no certificate: a local process may take a free position."""
     mgr = await certified_mgr(mesh, issue, plain_listen="127.0.0.1:0")
-    assert mgr._server is not None
-    local = await mesh.worker(0, 0, str(mgr._server.plain_address))
+    assert mgr.driver.server is not None
+    local = await mesh.worker(0, 0, str(mgr.driver.server.plain_address))
     remote = await mesh.worker(0, 1, mgr, tls=issue("Worker/0/1").connecting())
     assert (await soon(local.send("x", to=remote.position))).ok
-    thief = await mesh.worker(0, 1, str(mgr._server.plain_address), join=False)
+    thief = await mesh.worker(0, 1, str(mgr.driver.server.plain_address), join=False)
     await mesh.logged("join_failed", node=thief.position)
     assert mesh.count("child_replaced") == 0
     assert (await soon(remote.send("x", to="Mgr"))).ok

@@ -132,7 +132,7 @@ async def test_message_of_a_node_that_has_moved_overtakes_its_announcement(mesh:
     async with RawChild("Proxy/1") as new:
         await new.join(mgr.address or "")
         early = asyncio.create_task(new.transfer(new.message("Mgr/0", "early", src="Worker/0/0")))
-        await mesh.until(lambda: mgr.router._admission.next_deadline() < float("inf"))
+        await mesh.until(lambda: mgr.driver.router._admission.next_deadline() < float("inf"))
         assert (await new.announce("Worker/0/0")).code == 0
         assert (await soon(early)).code == 0
         assert (await mgr.take()).body == "early"

@@ -143,7 +143,7 @@ async def test_registration_is_handled_after_its_deadline(mgr: WatchedNode, held
         await child.greet()
         child.make("Register", REGISTER, *OURS, *TOO_LATE)
         await held.ends()
-        assert len(mgr.router.children) == 0
+        assert len(mgr.driver.router.children) == 0
         assert await child.code(child.make("Register", REGISTER, *OURS)) == Code.OK
 
 
@@ -151,7 +151,7 @@ async def test_report_whose_deadline_passes_before_its_turn(
     mgr: WatchedNode, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held.holds = False
-    monkeypatch.setattr(mgr.view, "charge", lambda *_: time.sleep(0.5))
+    monkeypatch.setattr(mgr.driver.view, "charge", lambda *_: time.sleep(0.5))
     async with Child(mgr.address or "") as child:
         await child.join()
         child.make(TELL, REPORT, *TOO_LATE)

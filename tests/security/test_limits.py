@@ -73,7 +73,7 @@ async def test_routes_of_a_child(mesh: Mesh, child: RawChild) -> None:
 async def test_announcements_in_a_second(mesh: Mesh, child: RawChild) -> None:
     async with await beside(mesh) as others:
         await child.join(others.parent.address or "")
-        link = others.parent.router.children.find(Position.proxy(0))
+        link = others.parent.driver.router.children.find(Position.proxy(0))
         assert link is not None and link.announcements is not None
         link.announcements = Allowance(20.0, 20.0)
         codes = [ack.code for ack in await asyncio.gather(*(child.announce() for _ in range(100)))]
@@ -246,7 +246,7 @@ async def test_registrations_of_an_address_wait_in_turn(mesh: Mesh, child: RawCh
             turn = asyncio.create_task(child.register())
             await asyncio.sleep(0.1)
             assert not turn.done()
-            assert len(mgr.router.children) == 2 + PER_ADDRESS
+            assert len(mgr.driver.router.children) == 2 + PER_ADDRESS
             await stranger.join(elsewhere.address)
             assert (await others.ours.send("x", to="Mgr")).ok
             await mgr.take()
@@ -323,7 +323,7 @@ async def test_time_to_the_end_of_a_tls_handshake(mesh: Mesh, certificates: Fold
 async def waiting_at(mesh: Mesh, count: int) -> None:
     """Wait until this many messages at the Mgr await the answer of a silent child."""
     mgr = mesh.nodes[0]
-    await mesh.until(lambda: sum(link.in_flight.count for link in mgr.router.children.by_id.values()) == count)
+    await mesh.until(lambda: sum(link.in_flight.count for link in mgr.driver.router.children.by_id.values()) == count)
 
 
 @pytest.mark.parametrize("limit", ["child_messages", "total_messages"])
@@ -386,7 +386,7 @@ async def test_calls_that_wait_count_with_what_gRPC_takes_for_them(mesh: Mesh, c
         room = 2 * MESSAGE_BYTES // CALL_BYTES
         messages = [child.message("Worker/0/0", "x") for _ in range(room + 100)]
         calls = [asyncio.create_task(child.transfer(message, timeout=60.0)) for message in messages]
-        await until(lambda: sum(call.done() for call in calls) + mgr.router.quota.messages == len(calls), 60)
+        await until(lambda: sum(call.done() for call in calls) + mgr.driver.router.quota.messages == len(calls), 60)
         waiting = [call for call in calls if not call.done()]
         assert 0.9 * room < len(waiting) <= room
         await mute.cut()
@@ -407,10 +407,10 @@ async def test_bytes_that_wait_on_all_links(mesh: Mesh) -> None:
         ack = await others.ours.send("x" * (MESSAGE_BYTES // 2), to="Worker/0/All", timeout=10.0)
         codes = Counter(failure.code for failure in ack.failures)
         assert codes == {Code.NETWORK_ACK_LOST: 2, Code.RECV_BUF_BUSY: 4}
-        assert mgr.router._forwarding.backlog.size <= MESSAGE_BYTES
+        assert mgr.driver.router._forwarding.backlog.size <= MESSAGE_BYTES
         more = (await others.ours.send("x" * 100_000, to="Worker/0/0", timeout=1.0)).code
         # On a busy machine gRPC may take one of the two messages after all, which gives its bytes back.
-        assert more == Code.RECV_BUF_BUSY or mgr.router._forwarding.backlog.size < 3 * MESSAGE_BYTES // 4
+        assert more == Code.RECV_BUF_BUSY or mgr.driver.router._forwarding.backlog.size < 3 * MESSAGE_BYTES // 4
         await others.undisturbed()
         assert (await others.raw.send("Worker/0/5", "x" * 100_000)).code == Code.NETWORK_ACK_LOST
 
@@ -443,8 +443,8 @@ async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: 
         for size in (10, 10_000):
             assert (await child.send("Worker/90/901", "x" * size)).code == 0
             await others.raw.take()
-        assert mgr._server is not None
-        whole = mgr.router.quota
+        assert mgr.driver.server is not None
+        whole = mgr.driver.router.quota
         await mesh.until(lambda: (whole.messages, whole.size) == (0, 0))
         await others.undisturbed()
 
@@ -461,7 +461,7 @@ async def test_child_that_never_reads(mesh: Mesh, child: RawChild) -> None:
         sends = [asyncio.create_task(mgr.send("x" * 1_000_000, to="Proxy/0")) for _ in range(60)]
         done, _ = await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
         assert {task.result().code for task in done} == {Code.RECV_BUF_BUSY}
-        link = mgr.router.children.find(mgr.router.children.by_id[3].position)
+        link = mgr.driver.router.children.find(mgr.driver.router.children.by_id[3].position)
         assert link is not None and link.queued_bytes <= mgr.config.link_bytes
         await others.undisturbed()
         await child.cut()

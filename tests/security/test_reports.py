@@ -63,13 +63,13 @@ async def test_messages_pass_between_two_of_the_largest_reports(mesh: Mesh, monk
     """Reports over a direct link come in one read."""
     mgr = await mesh.mgr()
     turn, told = 0, list[int]()
-    monkeypatch.setattr(mgr.view, "told", lambda *_: told.append(turn))
+    monkeypatch.setattr(mgr.driver.view, "told", lambda *_: told.append(turn))
     report = ever_new(1)
     async with LinkChild("Proxy/7") as child:
         await child.join(mgr.address or "")
-        link = mgr.router.children.by_id[1]
-        assert mgr._server is not None
-        service = mgr._server._services
+        link = mgr.driver.router.children.by_id[1]
+        assert mgr.driver.server is not None
+        service = mgr.driver.server._services
         reports = [asyncio.create_task(service.report(report, lambda: link)) for _ in range(3)]
         while not all(task.done() for task in reports):
             await asyncio.sleep(0)
@@ -80,7 +80,7 @@ async def test_messages_pass_between_two_of_the_largest_reports(mesh: Mesh, monk
 async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refused(mesh: Mesh) -> None:
     """They are charged before they are read, and those of another child do not wait for them."""
     mgr = await mesh.mgr()
-    mgr.view.bounds = ViewBounds(nodes_per_s=100, report_cost=1000)
+    mgr.driver.view.bounds = ViewBounds(nodes_per_s=100, report_cost=1000)
     async with LinkChild("Proxy/7") as child, LinkChild("Proxy/8") as other:
         await child.join(mgr.address or "")
         await other.join(mgr.address or "")
@@ -100,15 +100,15 @@ async def test_reports_beyond_what_a_child_may_tell_wait_and_too_many_are_refuse
 async def test_reports_of_many_positions_that_wait_are_bounded_together(mesh: Mesh) -> None:
     """Each of them has four reports under way, which is what one may have."""
     mgr = await mesh.mgr(limits=Limits(total_bytes=4 * MESSAGE_BYTES))
-    mgr.view.bounds = ViewBounds(nodes_per_s=100)
+    mgr.driver.view.bounds = ViewBounds(nodes_per_s=100)
     report = empty(0)
     async with AsyncExitStack() as stack:
         children = [await stack.enter_async_context(LinkChild(f"Proxy/{rank}")) for rank in range(12)]
         for child in children:
             await child.join(mgr.address or "")
-        links = [mgr.router.children.by_id[number] for number in range(1, 13)]
-        assert mgr._server is not None
-        service = mgr._server._services
+        links = [mgr.driver.router.children.by_id[number] for number in range(1, 13)]
+        assert mgr.driver.server is not None
+        service = mgr.driver.server._services
         waiting = [
             asyncio.create_task(service.report(report, partial(links.__getitem__, index)))
             for index in range(len(links))
@@ -119,11 +119,11 @@ async def test_reports_of_many_positions_that_wait_are_bounded_together(mesh: Me
         # The first one has not had to wait, and was read.
         assert {error.code for error in refused[1:] if isinstance(error, Refusal)} == {Code.RECV_BUF_BUSY}
         assert not any(task.done() for task in waiting[1 : observe_service.REPORTS_AT_ONCE])
-        assert mgr.router.quota.size <= 4 * MESSAGE_BYTES
+        assert mgr.driver.router.quota.size <= 4 * MESSAGE_BYTES
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert mgr.router.quota.size == 0
+        assert mgr.driver.router.quota.size == 0
 
 
 async def test_endless_series_of_a_stranger_leave_others_theirs(mesh: Mesh) -> None:

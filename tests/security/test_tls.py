@@ -99,7 +99,7 @@ async def stays_out(mesh: Mesh, mgr: WatchedNode, certificates: Folder, tls: Tls
         await bad.joined(0.5)
     (failed,) = [event for event in mesh.events if event["event"] == "join_failed"]
     assert reason in failed["reason"]
-    assert [child.position for child in mgr.router.children.by_id.values()] == [good.position]
+    assert [child.position for child in mgr.driver.router.children.by_id.values()] == [good.position]
     assert mesh.count("upstream_lost") == 0
 
 
@@ -142,7 +142,7 @@ async def test_no_certificate_at_all(mesh: Mesh, certificates: Folder) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call(request, timeout=PATIENCE_S)
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert not mgr.router.children.by_id
+    assert not mgr.driver.router.children.by_id
 
 
 @pytest.mark.parametrize("days", [(-2, -1), (1, 2)])
@@ -173,7 +173,7 @@ async def test_parent_with_the_certificate_of_a_leaf(
     child = await mesh.worker(0, 2, impostor, tls=certificates.connecting(), join=False)
     await mesh.logged("join_failed", node=child.position)
     assert "it is not for servers (extended key usage)" in mesh.events[-1]["reason"]
-    assert not impostor.router.children.by_id
+    assert not impostor.driver.router.children.by_id
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 3, mgr, tls=leaf.connecting())
     assert (await soon(worker.send("up", to="Mgr"))).ok

@@ -78,8 +78,9 @@ async def test_a_stranger_is_named_and_children_are_not(mesh: Mesh, tmp_path: Pa
     certificates, foreign = Folder(tmp_path / "good"), Folder(tmp_path / "foreign")
     foreign.trust(foreign.authority, certificates.authority)
     mgr = await mesh.mgr(listen=listen, tls=certificates.listening())
-    assert mgr._server is not None and mgr._server._strangers is not None
-    strangers = mgr._server._strangers
+    assert mgr.driver.server is not None
+    strangers = mgr.driver.server._strangers
+    assert strangers is not None
 
     def judge() -> int:
         """The strangers in the log, when the time to register is over."""

@@ -21,7 +21,7 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 def says_so(node: Node) -> bool:
     """True while a line is scheduled."""
-    return node._joiner is not None and node._joiner._absence._timer is not None
+    return node.driver.joiner is not None and node.driver.joiner._absence._timer is not None
 
 
 @pytest.mark.both_loops
@@ -54,5 +54,5 @@ async def test_node_whose_parent_has_no_parent_says_so_too(mesh: Mesh) -> None:
 async def test_mgr_has_nothing_to_say(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    assert mgr._joiner is None
+    assert mgr.driver.joiner is None
     assert not says_so(worker)

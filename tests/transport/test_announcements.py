@@ -70,19 +70,19 @@ async def give_up(child: LinkChild, *calls: asyncio.Task[Any]) -> None:
 
 def behind(node: WatchedNode) -> set[int]:
     """The ranks behind the child."""
-    return {int(at.process_rank) for at in node.router.routes if at.role == "Worker" and at.server_rank == "7"}
+    return {int(at.process_rank) for at in node.driver.router.routes if at.role == "Worker" and at.server_rank == "7"}
 
 
 def slices_of(node: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Kind, int, bool]]:
     """Kind, length and `continues` of each slice that a node's Router takes in from now on."""
     seen: list[tuple[Kind, int, bool]] = []
-    announced = node.router.announced
+    announced = node.driver.router.announced
 
     def watched(now: float, link: int, kind: Kind, path: list[Position], *rest: Any) -> Any:
         seen.append((kind, len(path), rest[-1]))
         return announced(now, link, kind, path, *rest)
 
-    monkeypatch.setattr(node.router, "announced", watched)
+    monkeypatch.setattr(node.driver.router, "announced", watched)
     return seen
 
 
@@ -102,7 +102,7 @@ async def test_snapshot_is_taken_in_by_slices_and_ends_with_the_last(
     assert await announce(child, workers(*range(last)), WITHDRAW) == 0
     assert [kind for kind, _, _ in seen[3:]] == [Kind.WITHDRAW] * 3
     assert behind(mgr) == {last}
-    check(mgr.router)
+    check(mgr.driver.router)
 
 
 async def test_fields_of_another_version_behind_the_path_do_not_hide_its_end(
@@ -169,8 +169,8 @@ async def test_cancelled_ones_hold_up_none_behind_them(mesh: Mesh, child: LinkCh
     assert await announce(child, path, WITHDRAW) == 0
     assert behind(mgr) == set()
     await asyncio.gather(*calls, return_exceptions=True)
-    await mesh.until(lambda: not mgr._requests)
-    check(mgr.router)
+    await mesh.until(lambda: not mgr.driver._requests)
+    check(mgr.driver.router)
 
 
 async def test_failure_of_a_slice_is_the_answer_and_ends_the_announcement(mesh: Mesh, child: LinkChild) -> None:
@@ -179,7 +179,7 @@ async def test_failure_of_a_slice_is_the_answer_and_ends_the_announcement(mesh: 
     ack = await child.call("PathDiscovery", write_announcement("a", HERE, workers(*range(5 * SLICE))))
     assert (ack.code, ack.uuid) == (Code.EXCEED_MAX_REGISTRY_NUM, "a")
     assert behind(mgr) == set(range(SLICE))
-    check(mgr.router)
+    check(mgr.driver.router)
 
 
 async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mesh, child: LinkChild) -> None:
@@ -191,7 +191,7 @@ async def test_child_that_registers_again_ends_its_older_announcements(mesh: Mes
     register = pb.RegisterReq(uuid="r", pos=position("Proxy/7")).SerializeToString()
     assert (await child.call("Register", register, (("taskd-net-version", "x"),))).code == 0
     assert await soon(late) == Code.CLIENT_ERR
-    check(mgr.router)
+    check(mgr.driver.router)
 
 
 async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh, child: LinkChild) -> None:
@@ -208,8 +208,8 @@ async def test_child_that_announces_too_many_waits_and_others_do_not(mesh: Mesh,
         assert (await other.announce(*(f"Worker/8/{rank}" for rank in range(50)))).code == 0
     assert not waits.done() and len(behind(mgr)) < many
     await give_up(child, waits)
-    await until(lambda: not (mgr.router.quota.size or mgr._requests))
-    check(mgr.router)
+    await until(lambda: not (mgr.driver.router.quota.size or mgr.driver._requests))
+    check(mgr.driver.router)
 
 
 async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, child: LinkChild) -> None:
@@ -221,9 +221,9 @@ async def test_announcement_of_many_children_counts_below_16_kib(mesh: Mesh, chi
     size = len(write_announcement("a", HERE, path))
     assert size < 16 * 1024
     waits = asyncio.create_task(announce(child, path))
-    await until(lambda: proxy.router.quota.size == size * announcements.COPIES)
+    await until(lambda: proxy.driver.router.quota.size == size * announcements.COPIES)
     await give_up(child, waits)
-    await until(lambda: not proxy.router.quota.size)
+    await until(lambda: not proxy.driver.router.quota.size)
 
 
 async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild) -> None:
@@ -235,7 +235,7 @@ async def test_bytes_of_announcements_that_wait(mesh: Mesh, child: LinkChild) ->
     path = workers(*range(30_000))
     size = len(write_announcement("a", HERE, path))
     assert limits.MESSAGE_BYTES / 2 < size * announcements.COPIES < limits.MESSAGE_BYTES
-    quota = proxy.router.quota
+    quota = proxy.driver.router.quota
     first = asyncio.create_task(announce(child, path))
     await until(lambda: quota.size)
     assert await announce(child, path) == Code.RECV_BUF_BUSY

@@ -146,9 +146,9 @@ async def test_parent_is_asked_for_pings_only_where_it_permits_them(mesh: Mesh) 
     async with RawParent() as parent:
         worker = await mesh.worker(0, 0, parent.address)
         assert parent.requests["Register"].qsize() == 2
-        assert worker._joiner is not None and worker._joiner._connector.pings is False
+        assert worker.driver.joiner is not None and worker.driver.joiner._connector.pings is False
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    assert worker._joiner is not None and worker._joiner._connector.pings is True
+    assert worker.driver.joiner is not None and worker.driver.joiner._connector.pings is True
     async with RawChild("Worker/0/1") as child:
         await child.join(mgr.address or "")

@@ -32,9 +32,9 @@ async def test_fault_of_ours_does_not_keep_a_node_from_joining(mesh: Mesh, monke
     with monkeypatch.context() as patch:
         patch.setattr("taskd_net.net.links.peer.of_parent", lambda _: 1 / 0)
         worker = await mesh.worker(0, 0, mgr, join=False)
-        assert worker._joiner is not None
+        assert worker.driver.joiner is not None
         counted: list[int] = []
-        pause = worker._joiner._backoff.pause
+        pause = worker.driver.joiner._backoff.pause
 
         def counting(_: Backoff, failures: int) -> float:
             counted.append(failures)
@@ -103,8 +103,8 @@ async def test_announcement_that_is_refused_is_made_again_after_pauses_that_grow
         parent.says = (("taskd-net-version", "0.1.0"),)
         parent.refuse["PathDiscovery"] = Code.CLIENT_ERR
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._joiner is not None
-        worker._joiner._backoff = Counting()  # type: ignore[assignment]
+        assert worker.driver.joiner is not None
+        worker.driver.joiner._backoff = Counting()  # type: ignore[assignment]
         first = await soon(counted.get())
         assert [await soon(counted.get()) for _ in range(3)] == [first + 1, first + 2, first + 3]
         assert mesh.count("upstream_lost") == mesh.count("join_failed") == 0
@@ -139,13 +139,13 @@ async def test_pauses_after_lost_streams_grow_only_where_they_are_soon_lost(
     async with RawParent() as parent:
         parent.says = (("taskd-net-version", "0.1.0"),)
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        assert worker._joiner is not None
-        worker._joiner._backoff = Counting()  # type: ignore[assignment]
+        assert worker.driver.joiner is not None
+        worker.driver.joiner._backoff = Counting()  # type: ignore[assignment]
         seen = []
         for _ in range(3):
             opened = await soon(parent.opened.get())
             # A stream that ends before the Worker has seen it stand is no lost one.
-            await mesh.until(lambda: UP in worker.links)
+            await mesh.until(lambda: UP in worker.driver.links)
             parent.end_stream(opened)
             seen.append(await soon(counted.get()))
         assert seen == [1, 1 + grows, 1 + 2 * grows]
@@ -165,7 +165,7 @@ async def test_close_has_an_end_though_the_parent_takes_nothing_in(mesh: Mesh) -
             sends.append(asyncio.create_task(worker.send("x", to="Mgr", timeout=30)))
             for _ in range(5):
                 await asyncio.sleep(0)
-        assert [link.busy for link in worker.links.values()] == [True]
+        assert [link.busy for link in worker.driver.links.values()] == [True]
         await soon(worker.close(), 8)
         codes = {ack.code for ack in await soon(asyncio.gather(*sends))}
         assert codes <= {Code.NETWORK_ACK_LOST, Code.NETWORK_SEND_LOST}

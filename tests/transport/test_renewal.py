@@ -153,7 +153,7 @@ async def test_end_of_the_old_connection_that_is_read_first_is_no_loss(
     open_link = Connector.open
 
     async def looked_at_late(connector: Connector, *arguments: Any, **more: Any) -> Any:
-        old: Any = worker.links.get(UP)
+        old: Any = worker.driver.links.get(UP)
         connection = await open_link(connector, *arguments, **more)
         if old is not None:
             await until(lambda: old._left or not old.alive)
@@ -182,7 +182,7 @@ async def test_link_that_the_parent_has_left_is_lost_where_the_move_fails(
     async def in_vain(connector: Connector, *arguments: Any, continues: bool = False, **more: Any) -> Any:
         connection = await open_link(connector, *arguments, continues=continues, **more)
         if continues:
-            old: Any = worker.links[UP]
+            old: Any = worker.driver.links[UP]
             await until(lambda: old._left)
             connection.opened.line.cancel()
             raise Failed("in vain")
@@ -205,11 +205,11 @@ async def test_file_of_authorities_may_hold_any_text_between_certificates(
     certificates.comment("Zertifizierungsstelle für Köln".encode(encoding))
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 0, mgr, tls=certificates.connecting())
-    kind = worker.links[UP].kind
+    kind = worker.driver.links[UP].kind
     assert kind == mesh.settings["links"]
     certificates.issue()
     await mesh.logged("renewed", node=worker.position)
-    assert worker.links[UP].kind == kind
+    assert worker.driver.links[UP].kind == kind
     assert mesh.count("link_unreachable") == mesh.count("renewal_failed") == 0
 
 
@@ -262,7 +262,7 @@ async def test_link_is_not_renewed_over_a_lesser_kind_which_would_end_it(
         assert (await soon(mgr.send("down", to=worker.position))).ok
         assert (await soon(worker.send("up", to="Mgr"))).ok
     await mesh.logged("renewed", node=worker.position)
-    assert worker.links[UP].kind == "direct"
+    assert worker.driver.links[UP].kind == "direct"
     assert mesh.count("renewal_failed", node=worker.position) == 1
     assert mesh.count("upstream_lost") == mesh.count("child_lost") == 0
 
@@ -279,7 +279,7 @@ async def test_new_connection_tells_again_whether_the_parent_has_joined(
     monkeypatch.setattr(socket_frames, "write_accepted", lambda joined: write_accepted(not joined))
     certificates.issue()
     await mesh.logged("renewed", node=worker.position)
-    assert not worker.router.joined
+    assert not worker.driver.router.joined
 
 
 @pytest.mark.timeout(30)

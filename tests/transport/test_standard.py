@@ -20,6 +20,7 @@ from taskd_net.base.address import Address
 from taskd_net.net.joining.standard import LIVENESS, Health
 from taskd_net.net.joining.streams import Streams
 from taskd_net.net.links.kind import End
+from taskd_net.node.driver import Driver
 from taskd_net.observe.client import AskFailed, ask_health
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
 
@@ -98,7 +99,7 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
 async def test_who_drains_says_so_at_once(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     mgr = await mesh.mgr()
     busy = True
-    monkeypatch.setattr(mgr, "_busy", lambda: busy)
+    monkeypatch.setattr(Driver, "busy", property(lambda _: busy))
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())

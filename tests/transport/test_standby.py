@@ -52,7 +52,7 @@ async def test_every_call_of_a_child_is_refused_with_the_text(mesh: Mesh) -> Non
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await channel.stream_stream(stream)(one(), timeout=PATIENCE_S).read()
             assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.UNAVAILABLE, TEXT), stream
-    assert not mgr.router.children.by_id
+    assert not mgr.driver.router.children.by_id
 
 
 async def test_health_and_status_are_answered(mesh: Mesh) -> None:
@@ -85,7 +85,7 @@ async def test_children_go_to_the_next_address_at_once_and_come_back(
     for leads, stands in ((second, first), (first, second)):
         # As in life, for a moment none leads.
         stands.stand_by(TEXT)
-        assert stands.router.children.find(proxy.position) is not None
+        assert stands.driver.router.children.find(proxy.position) is not None
         leads.stand_by("")
         await until(lambda node=leads: proxy.upstream == address_of(node) and proxy.is_joined)  # type: ignore[misc]
         assert (await worker.send("2", to="Mgr", timeout=5)).ok and (await leads.take()).body == "2"
@@ -125,15 +125,15 @@ async def test_child_of_a_silent_mgr_moves_when_another_one_takes_it(
     first, second = await mesh.mgr(), await mesh.mgr(standby=True)
     parent = first if role == "Mgr" else await mesh.proxy(1, first)
     child = await mesh.proxy(0, f"{address_of(parent)},{address_of(second)}")
-    session = child.links[UP]
-    child.perform(child.router.signs_of_life(child.now(), UP, session, seen=False))
+    session = child.driver.links[UP]
+    child.driver.perform(child.driver.router.signs_of_life(child.driver.now(), UP, session, seen=False))
     if role == "Proxy":
         second.stand_by("")
         await asyncio.sleep(0.1)
         assert not looked.is_set() and child.joins == 1
         return
     await soon(looked.wait())
-    assert child.links[UP] is session, "a standby does not take it"
+    assert child.driver.links[UP] is session, "a standby does not take it"
     second.stand_by("")
     await until(lambda: child.upstream == address_of(second) and child.is_joined)
     assert mesh.count("upstream_left", node=child.position) == 1

@@ -267,11 +267,13 @@ async def test_registration_that_runs_out_while_the_stream_opens(mesh: Mesh) -> 
             child.connect(mgr.address or "")
             assert (await child.register()).code == 0
             position = Position.parse(child.position)
-            link = mgr.router.children.find(position)
+            link = mgr.driver.router.children.find(position)
             if link is not None:
-                await asyncio.sleep(max(0.0, link.expires - mgr.now() - 0.0005 * (rank % 6)))  # just before, just after
+                await asyncio.sleep(
+                    max(0.0, link.expires - mgr.driver.now() - 0.0005 * (rank % 6))
+                )  # just before, just after
             await child.open_stream()
-            if child._stream.done() or mgr.router.children.find(position) is None:
+            if child._stream.done() or mgr.driver.router.children.find(position) is None:
                 assert await child.ended() is grpc.StatusCode.UNKNOWN
                 outcomes.add("refused")
             else:
@@ -293,8 +295,8 @@ async def test_child_that_hangs_up_at_any_moment(mesh: Mesh) -> None:
                 await asyncio.sleep(0)
             opening.cancel()
             await asyncio.wait([opening])
-    await mesh.until(lambda: len(mgr.router.children) == 0)
-    assert not mgr.links
+    await mesh.until(lambda: len(mgr.driver.router.children) == 0)
+    assert not mgr.driver.links
 
 
 @pytest.mark.both_loops
@@ -318,7 +320,7 @@ async def test_streams_of_one_child_that_chase_each_other(mesh: Mesh) -> None:
         assert last.ok
         received = [child.received.get_nowait().body for child in children for _ in range(child.received.qsize())]
         assert {str(i) for i, ack in enumerate(acks) if ack.ok} | {"last"} <= set(received)
-        assert len(mgr.links) == len(mgr.router.children) == 1
+        assert len(mgr.driver.links) == len(mgr.driver.router.children) == 1
     finally:
         for child in children:
             await child.cut()

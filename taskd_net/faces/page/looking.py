@@ -47,7 +47,7 @@ class Looking:
         It holds what `Feed.answer` says, in `ask_again` the seconds after which the browser should ask again, in
         `metrics` the address of the node's metrics, and in `documents` that of the documents, null for none.
         """
-        if self._look is None and self._node.now() >= self._next:
+        if self._look is None and self._node.driver.now() >= self._next:
             self._look = asyncio.create_task(self._take_look())
         if self._look is not None:
             await asyncio.shield(self._look)
@@ -65,7 +65,7 @@ class Looking:
     async def _take_look(self) -> None:
         busy, begun = 0.0, perf_counter()
         try:
-            view, job_view = self._node.view, self._node.job_view
+            view, job_view = self._node.driver.view, self._node.driver.job_view
             view.look()
             entries = [(record.position, record.node) for record in view.records()]
             job = None if job_view is None else job_view()
@@ -77,4 +77,4 @@ class Looking:
         finally:
             self._look = None
             self._pause = max(self._paces.look, busy / self._paces.load)
-            self._next = self._node.now() + self._pause
+            self._next = self._node.driver.now() + self._pause

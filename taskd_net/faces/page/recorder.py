@@ -61,13 +61,13 @@ class Recorder:
 
     def _now(self) -> float:
         """The time of the history, which has followed the host's clock to it."""
-        view = self._node.view
+        view = self._node.driver.view
         now = view.wall()
         self._history.follow(view.stepped)
         return now
 
     async def _run(self) -> None:
-        news, heard = self._node.view.news, asyncio.Event()
+        news, heard = self._node.driver.view.news, asyncio.Event()
         news.listeners.add(heard)
         try:
             while True:
@@ -87,7 +87,7 @@ class Recorder:
             busy = await self._look()
         except Exception as error:
             if not self._failed:
-                self._node.log.error("history_failed", reason=repr(error), exc_info=error)
+                self._node.driver.log.error("history_failed", reason=repr(error), exc_info=error)
             self._failed = True
             return 0.0
         self._failed = False
@@ -103,7 +103,7 @@ class Recorder:
         return busy + perf_counter() - begun
 
     def _slices(self) -> Iterator[None]:
-        view = self._node.view
+        view = self._node.driver.view
         yield from view.look_slices()
         read: dict[str, tuple[bytes, Position, NodeStatus]] = {}
         for number, record in enumerate(view.records(), 1):

@@ -106,4 +106,4 @@ class Dispatch:
     def _known(self, command: Command) -> int | None:
         """The number of known receivers of a broadcast: those that an Ack 0 stands for, where it counts none."""
         destination = command.destination
-        return None if destination.unicast else self._node.router.routes.receivers(destination)
+        return None if destination.unicast else self._node.driver.router.routes.receivers(destination)

@@ -172,7 +172,7 @@ class Manager:
             await self.close()
             raise
         log_without_effect(self._log, config)
-        self._node.job_view = self.view
+        self._node.driver.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
         self._looked = self._now()
@@ -287,7 +287,7 @@ class Manager:
         if self._resigning is not None and self._resigning is not asyncio.current_task():
             await asyncio.shield(self._resigning)
             return
-        self._node.job_view = None
+        self._node.driver.job_view = None
         self._closing = True
         self._changed.set()
         self._keeping.hurry()

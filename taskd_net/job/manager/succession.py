@@ -177,7 +177,7 @@ class Succession:
         outlook = Outlook(self._limits.unsure_s, self._limits.alone_s)
         while not self._resigned.is_set():
             step, seconds = outlook.look(
-                clock(), children=bool(self._node.links), decides=leader.decides(), lost=leader.lost.is_set()
+                clock(), children=bool(self._node.driver.links), decides=leader.decides(), lost=leader.lost.is_set()
             )
             match step:
                 case Step.RESIGN:

@@ -45,7 +45,7 @@ class Tracer(Protocol):
 
 
 class Host(Protocol):
-    """The node that a session belongs to; implemented by `Node`.
+    """The node that a session belongs to; implemented by the node's `Driver`.
 
     Attributes:
         links: the sessions of the links that stand. The transport puts them here, the node forwards on them.

@@ -114,13 +114,13 @@ async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPa
     found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address)
     assert found["link"]["text"] == "Worker/3/24 runs; its link is batched: the parent offers no direct link"
     # A child that is not its own tells of a firewall; then it is silent.
-    (link,) = other.router.children.by_id.values()
+    (link,) = other.driver.router.children.by_id.values()
     own = Own(link_reason="port 127.0.0.1:9 does not answer, tried again every minute")
-    other.view._own["Worker/3/24"] = own
-    monkeypatch.setattr(other.view, "told", lambda *_: None)
+    other.driver.view._own["Worker/3/24"] = own
+    monkeypatch.setattr(other.driver.view, "told", lambda *_: None)
     found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address, warnings=1)
     assert found["link"]["advice"].startswith("Open that port in the firewall")
-    other.perform(other.router.signs_of_life(other.now(), link.id, link.session, seen=False))
+    other.driver.perform(other.driver.router.signs_of_life(other.driver.now(), link.id, link.session, seen=False))
     found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address, warnings=1)
     assert found["link"]["text"].endswith("it is not answering")
 

@@ -26,7 +26,7 @@ async def mgr() -> AsyncIterator[Node]:
 
 async def checked(mgr: Node, job: JobView | None) -> list[Finding]:
     """The findings about a Mgr with this Manager."""
-    mgr.job_view = None if job is None else lambda: job
+    mgr.driver.job_view = None if job is None else lambda: job
     return await manager.check(Address.parse(str(mgr.address)))
 
 

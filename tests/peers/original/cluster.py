@@ -47,7 +47,7 @@ async def stands(parent: Node | OriginalNode, child: str, *, still: bool = True)
     def up() -> bool:
         if isinstance(parent, OriginalNode):
             return parent.down is not None and parse(child) in parent.down.streams
-        link = parent.router.children.find(Position(*parse(child)))
+        link = parent.driver.router.children.find(Position(*parse(child)))
         return link is not None and link.up
 
     await until(lambda: up() is still, PATIENCE_S)

@@ -111,7 +111,7 @@ class Member:
         if isinstance(self.node, OriginalNode):
             self.node.room = 0
         else:
-            self.ours.router.gate.room = 0
+            self.ours.driver.router.gate.room = 0
 
     def freeze(self) -> Callable[[], None]:
         """Freeze the process. Returns a function that resumes it."""
@@ -132,7 +132,7 @@ class Member:
 
 def _freeze(node: WatchedNode) -> Callable[[], None]:
     """Hold back all data to a leaf. After resuming, its clock shows the standstill."""
-    session, began, held = node.links[UP], node.now(), list[bytes]()
+    session, began, held = node.driver.links[UP], node.driver.now(), list[bytes]()
     if isinstance(session, DirectLink):
         return _freeze_direct(session)
     take_in = session._take_in
@@ -142,7 +142,7 @@ def _freeze(node: WatchedNode) -> Callable[[], None]:
         session._take_in = take_in  # type: ignore[method-assign]
         pulse = getattr(session, "_pulse", None)
         if pulse is not None:
-            pulse._stood = node.now() - began
+            pulse._stood = node.driver.now() - began
         for data in held:
             take_in(data)
 
