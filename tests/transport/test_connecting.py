@@ -53,7 +53,7 @@ def opened() -> Opened:
 
 async def connect(*kinds: Kind, continues: bool = False) -> Any:
     """Open a link with the first kind that works; gRPC is never asked."""
-    connector = Connector(FakeNode("Worker/0/0"), Address("127.0.0.1", 1), 3.0, None, kinds, service=False)
+    connector = Connector(FakeNode("Worker/0/0"), Address("127.0.0.1", 1), 3.0, None, kinds, lambda: "", service=False)
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         return await connector.open(channel, None, Position.mgr(), PARENT, continues=continues)
 

@@ -181,7 +181,7 @@ async def test_node_that_leaves_ends_every_stream_and_takes_no_other() -> None:
     child, late = FakeIncoming(parent.node), FakeIncoming(parent.node)
     serving = asyncio.create_task(parent.streams.serve(child))
     await soon(child.told.get())
-    parent.streams.refusal = End.CLOSING
+    parent.streams.refuse(End.CLOSING)
     parent.streams.end_all(End.CLOSING)
     await soon(serving)
     await soon(parent.streams.serve(late))

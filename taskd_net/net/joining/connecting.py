@@ -95,6 +95,20 @@ class Stay:
         """Announcements and reports, over the connection of the moment."""
         return self.connection.requests
 
+    def begins_to_move(self) -> bool:
+        """Begin to move to a new connection. Returns False if it moves already."""
+        begins, self.renewing = not self.renewing, True
+        return begins
+
+    def has_moved(self) -> None:
+        """End a move, whether or not it has succeeded."""
+        self.renewing = False
+
+    def go_on(self, connection: Connection) -> None:
+        """Go on over a connection, whose session takes over what the old one has under way."""
+        self.session.hand_over(connection.session)
+        self.connection = connection
+
     def spawn(self, work: Coroutine[object, object, None]) -> None:
         """Do something for as long as the stay lasts."""
         task = asyncio.create_task(work)
@@ -111,12 +125,12 @@ class Connector:
         ack_timeout: seconds for the parent's answer to each step.
         rotation: the certificates for TLS; None for plain text.
         kinds: the kinds of link that the node uses, the preferred first.
+        choice: gives, for reports, the address among several and the reasons against others; empty with a single one.
         service: whether the node is a tool or a service, and no rank of the job.
 
     Attributes:
         pings: whether channels ping the parent: a setting of the channel, which exists before the parent has said
             whether it permits them.
-        choice: for reports, the address among several, and the reasons against others; empty with a single one.
     """
 
     def __init__(
@@ -126,6 +140,7 @@ class Connector:
         ack_timeout: float,
         rotation: Rotation | None,
         kinds: Sequence[Kind],
+        choice: Callable[[], str],
         *,
         service: bool,
     ) -> None:
@@ -137,7 +152,7 @@ class Connector:
         self._kinds = kinds
         self._service = service
         self.pings = True
-        self.choice = ""
+        self._choice = choice
         self._known = False
         self._unreachable = ""
         # The last text of gRPC about an unreachable parent, and its meaning.
@@ -151,6 +166,11 @@ class Connector:
     def is_stale(self, connection: Connection) -> bool:
         """True if the certificates have changed since a connection was made."""
         return self._rotation is not None and connection.credentials is not self._rotation.client
+
+    def adapts_to(self, permits_pings: bool) -> bool:
+        """Ping as a parent permits. Returns True if channels were opened otherwise until now."""
+        before, self.pings = self.pings, permits_pings
+        return before != permits_pings
 
     def open_channel(self) -> tuple[grpc.ChannelCredentials | None, grpc.aio.Channel]:
         """A channel of its own for one attempt, and the credentials that it is made with.
@@ -280,7 +300,7 @@ class Connector:
                     self._not_there(kind, unreachable)
                 else:
                     why = reasons[0] if reasons else configured
-                    opened.session.upstream = self.choice
+                    opened.session.upstream = self._choice()
                     opened.session.why = why.encode()[: limits.STATUS_REASON_BYTES].decode(errors="ignore")
                     if opened.requests is not None:
                         await channel.close()

@@ -89,7 +89,8 @@ class Joiner:
         self._router = host.router
         self._upstreams = upstreams
         self._connectors = [
-            Connector(host, upstream, ack_timeout, rotation, kinds, service=service) for upstream in upstreams
+            Connector(host, upstream, ack_timeout, rotation, kinds, self._choice, service=service)
+            for upstream in upstreams
         ]
         self._renewals = [
             Renewal(host, connector, str(upstream), ack_timeout, self._announce_all)
@@ -281,7 +282,6 @@ class Joiner:
 
     async def _attempt(self) -> None:
         """Try once: returns to be repeated at once, or raises `Failed` or `_Lost`."""
-        self._connector.choice = self._choice()
         async with self._connector.approach.turn():
             stay = await self._join()
         if stay is not None:
@@ -292,9 +292,8 @@ class Joiner:
         credentials, channel = self._connector.open_channel()
         try:
             parent, peer = await self._connector.register(channel)
-            if peer.profile.permits_pings != self._connector.pings:
+            if self._connector.adapts_to(peer.profile.permits_pings):
                 # The channel was opened with the features of the last parent. This one has others: connect again.
-                self._connector.pings = peer.profile.permits_pings
                 await channel.close()
                 return None
             connection = await self._connector.open(channel, credentials, parent, peer)

@@ -38,8 +38,7 @@ class Renewal:
 
     def begin(self, stay: Stay) -> None:
         """Move to a connection with other certificates, if there are any."""
-        if not stay.renewing and self.connector.is_stale(stay.connection):
-            stay.renewing = True
+        if self.connector.is_stale(stay.connection) and stay.begins_to_move():
             stay.spawn(self._run(stay))
 
     async def improve(self, stay: Stay) -> None:
@@ -47,9 +46,8 @@ class Renewal:
         longest = self.host.times.better_link
         while stay.connection.better is not None:
             await asyncio.sleep(chance.uniform(longest / 2, longest))
-            if stay.renewing:
+            if not stay.begins_to_move():
                 continue
-            stay.renewing = True
             try:
                 if await self.connector.better_answers(stay.connection, stay.parent, stay.peer):
                     await self._move(stay)
@@ -58,7 +56,7 @@ class Renewal:
                 reason, fault = _in_words(error)
                 self.host.log.debug("move_failed", upstream=self.upstream, reason=reason, exc_info=fault)
             finally:
-                stay.renewing = False
+                stay.has_moved()
             self.begin(stay)
 
     async def _run(self, stay: Stay) -> None:
@@ -76,7 +74,7 @@ class Renewal:
                     last = reason
                     self.host.log.warning("renewal_failed", upstream=self.upstream, reason=reason, exc_info=fault)
                 await asyncio.sleep(self.host.times.renewal_retry)
-        stay.renewing = False
+        stay.has_moved()
 
     async def _move(self, stay: Stay, *, over_the_link: bool = False) -> None:
         """Go on over a new connection where the one of the moment has come to rest.
@@ -137,8 +135,7 @@ class Renewal:
 
     def _go_on(self, stay: Stay, connection: Connection) -> None:
         host, session = self.host, connection.session
-        stay.session.hand_over(session)
-        stay.connection = connection
+        stay.go_on(connection)
         host.links[UP] = session
         host.router.renewed(UP, session, session.probed)
         told = connection.opened.told

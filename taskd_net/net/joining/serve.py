@@ -107,7 +107,7 @@ class MeshServer:
         self.health = standard.Health(serving=host.router.upstream is None and not standby)
         self.depth = 0
         self._standby = standby
-        self._streams.refusal = End.ELSEWHERE if standby else None
+        self._streams.refuse(End.ELSEWHERE if standby else None)
 
     async def start(self) -> Address:
         """Listen. Returns the address with the port that was bound.
@@ -141,7 +141,7 @@ class MeshServer:
         self._methods = Methods(
             {name: method if method.request_streaming else calls.bounded(method) for name, method in methods.items()}
         )
-        self._methods.refusal = self._standby
+        self._methods.refuse(self._standby)
         services = self._services.handlers(self._calling)
         server.add_generic_rpc_handlers((self._methods, *map(calls.all_bounded, services)))
         named = standard.by_name(server, calls.all_bounded)
@@ -169,10 +169,9 @@ class MeshServer:
             standby: the text for those who call; empty to take children again.
         """
         began, self._standby = bool(standby) and not self._standby, standby
-        self._methods.refusal = standby
+        self._methods.refuse(standby)
         self.health.serving(not standby)
-        if self._streams.refusal is not End.CLOSING:
-            self._streams.refusal = End.ELSEWHERE if standby else None
+        self._streams.refuse(End.ELSEWHERE if standby else None)
         if began:
             self.send_elsewhere()
 
@@ -182,7 +181,7 @@ class MeshServer:
 
     async def turn_away(self) -> None:
         """Take no new children from now on, and say so. Connections, calls and streams go on until `close`."""
-        self._streams.refusal = End.CLOSING
+        self._streams.refuse(End.CLOSING)
         self._services.close()
         await self.health.stop()
 
@@ -213,7 +212,7 @@ class MeshServer:
 
     async def close(self, grace: float) -> None:
         """End every stream, answer what is under way, stop listening."""
-        self._streams.refusal = End.CLOSING
+        self._streams.refuse(End.CLOSING)
         for acceptor in self._acceptors:
             acceptor.close()
         if self._watch is not None:
@@ -315,7 +314,7 @@ class MeshServer:
         """Turn a call away as soon as this node has begun to leave."""
 
         async def turned_away(data: bytes, context: Context) -> bytes:
-            if self._streams.refusal is End.CLOSING:
+            if self._streams.closing:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, End.CLOSING.value)
             return await register(data, context)
 

@@ -83,9 +83,6 @@ class Streams:
         observer: of the children.
         permissions: of its calls.
         pending: the registrations that wait for their streams.
-
-    Attributes:
-        refusal: the reason for which no stream is accepted; None to accept them.
     """
 
     def __init__(self, host: Host, observer: Observer, permissions: Permissions, pending: Pending) -> None:
@@ -97,7 +94,17 @@ class Streams:
         self._pending = pending
         # The streams that this node ends, and why.
         self._ends: dict[Session[Any], End] = {}
-        self.refusal: End | None = None
+        self._refusal: End | None = None
+
+    def refuse(self, why: End | None) -> None:
+        """Accept no stream, for this reason; None accepts them again. A node that closes accepts none for good."""
+        if not self.closing:
+            self._refusal = why
+
+    @property
+    def closing(self) -> bool:
+        """True if no stream is accepted any more, because the node closes."""
+        return self._refusal is End.CLOSING
 
     async def serve(self, incoming: Incoming) -> None:
         """Serve a link that a child opens, until its end."""
@@ -107,10 +114,10 @@ class Streams:
             # A child that has given up goes on over its older link.
             rests = await _comes_to_rest(before, host.times.renewal) and not incoming.gone
             link = self._joining(incoming)
-        if link is None or self.refusal is not None or not rests:
+        if link is None or self._refusal is not None or not rests:
             if before is not None:
                 before.resume()
-            reason = self.refusal or (End.UNKNOWN if rests else End.BUSY)
+            reason = self._refusal or (End.UNKNOWN if rests else End.BUSY)
             host.log.info("stream_refused", child=str(incoming.position), reason=reason.value)
             await incoming.end(reason)
             return

@@ -128,23 +128,26 @@ class Methods(grpc.GenericRpcHandler):
 
     Attributes:
         count: calls that gRPC has handed over.
-        refusal: the text of UNAVAILABLE, with which every call is refused; empty to serve them.
     """
 
     def __init__(self, methods: Mapping[str, Handler]) -> None:
         self._methods = methods
         self.count = 0
-        self.refusal = ""
+        self._refusal = ""
+
+    def refuse(self, why: str) -> None:
+        """Refuse every call with UNAVAILABLE and this text; an empty one serves them again."""
+        self._refusal = why
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """Count and serve a call that gRPC hands over."""
         self.count += 1
         method = self._methods.get(handler_call_details.method)
         # A stream of requests on both sides takes a unary call as well.
-        return grpc.stream_stream_rpc_method_handler(self._refuse) if self.refusal and method is not None else method
+        return grpc.stream_stream_rpc_method_handler(self._refuse) if self._refusal and method is not None else method
 
     async def _refuse(self, _: object, context: Context) -> None:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, self.refusal)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, self._refusal)
 
     async def rest(self, seconds: float, looks: int, passes: Callable[[], Awaitable[None]]) -> None:
         """Wait until gRPC has handed over every call that had arrived, for `seconds` at most.
