@@ -34,7 +34,7 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 def family(child: WatchedNode) -> socket.AddressFamily:
     """The family of the socket between a child and its parent."""
-    return socket.AddressFamily(child.links[0]._socket.info("socket").family)  # type: ignore[attr-defined]
+    return socket.AddressFamily(child.driver.links[0]._socket.info("socket").family)  # type: ignore[attr-defined]
 
 
 def name_of(parent: WatchedNode) -> str:
@@ -71,7 +71,7 @@ async def test_link_ends_with_either_process(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)
     worker = await mesh.worker(0, 0, proxy)
-    worker.links[0]._socket.abort("gone")  # type: ignore[attr-defined]
+    worker.driver.links[0]._socket.abort("gone")  # type: ignore[attr-defined]
     await mesh.logged("joined", node=worker.position, times=2)
     assert (await soon(mgr.send("x", to=worker.position))).ok
     name = name_of(proxy)
@@ -88,7 +88,7 @@ async def test_over_tls_it_shows_the_same_certificates(mesh: Mesh, tmp_path: Pat
     proxy = await mesh.proxy(0, mgr, tls=certificates.tls())
     worker = await mesh.worker(0, 0, proxy, tls=certificates.connecting())
     assert family(worker) is socket.AF_UNIX
-    assert worker.links[0]._socket.info("ssl_object").version() == "TLSv1.3"  # type: ignore[attr-defined]
+    assert worker.driver.links[0]._socket.info("ssl_object").version() == "TLSv1.3"  # type: ignore[attr-defined]
     assert (await soon(mgr.send("x" * 3_000_000, to=worker.position))).ok
 
 
