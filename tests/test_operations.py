@@ -40,7 +40,7 @@ def is_logger(value: ast.expr) -> bool:
 def events() -> dict[str, set[str]]:
     """The events in the source, with their levels."""
     found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "taskd_net").rglob("*.py")):
+    for path in sorted(path for folder in ("taskd_net", "compat") for path in (ROOT / folder).rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
