@@ -9,7 +9,7 @@ from taskd_net.base import limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class LinkTimes:
     """Times of one node, in seconds. They are no settings: other values break what documents promise.
 
     Args:
@@ -54,5 +54,5 @@ class Times:
     strangers_heard: float = limits.STRANGERS_HEARD_S
 
 
-TIMES: Final = Times()
+TIMES: Final = LinkTimes()
 """Times of every node outside of tests."""

@@ -33,7 +33,7 @@ def taken(waiting: SimpleQueue[T]) -> T:
             continue
 
 
-class End:
+class EndFlag:
     """A flag that one thread waits for, and any other may set.
 
     `threading.Event` has a lock in Python, which the exception of a signal handler in `set` would leave locked.

@@ -17,7 +17,7 @@ from taskd_net.core.adaptation import Copies, copies, spelled
 from taskd_net.core.backlog import Backlog
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
-from taskd_net.core.in_flight import INFINITY, Collision, Run
+from taskd_net.core.in_flight import INFINITY, Collision, FlowRun
 from taskd_net.core.inbox import Delivery
 from taskd_net.core.links import UP, Link
 from taskd_net.core.quirks import Quirks
@@ -229,7 +229,7 @@ class Forwarding:
             return False
         frame, decisions = frames[0], self._decisions
         uuids = [frame.uuid for frame in frames]
-        run = Run(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline, each)
+        run = FlowRun(0, uuids, asker.id, asker.streams, keys, frame.src, frame.dst.position, deadline, each)
         numbers = in_flight.add_run(run)
         if link.timed is None and now >= link.timed_at + LATENCY_EVERY_S:
             link.time(now, run.first)
@@ -272,7 +272,7 @@ class Forwarding:
         for part in in_flight.take_accepted(keys):
             if part is None:
                 late += 1
-            elif isinstance(part, Run):
+            elif isinstance(part, FlowRun):
                 if type(timed) is int and part.first <= timed < part.first + len(part.uuids):
                     link.stop_timing(now)
                 self._accepted_run(part)
@@ -287,7 +287,7 @@ class Forwarding:
             for uuid in cast("Sequence[str]", keys):
                 self.release(now, link, uuid)
 
-    def _accepted_run(self, run: Run) -> None:
+    def _accepted_run(self, run: FlowRun) -> None:
         decisions = self._decisions
         asker = decisions.asker(run.link, run.stream)
         if asker is not None and asker.bare:

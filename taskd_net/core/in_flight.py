@@ -22,7 +22,7 @@ INFINITY: Final = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class FlowRun:
     """Unicasts of one flow that came in together and went out together, under consecutive numbers.
 
     Args:
@@ -49,11 +49,11 @@ class Run:
     def __len__(self) -> int:
         return len(self.uuids)
 
-    def part(self, begin: int, end: int) -> Run:
+    def part(self, begin: int, end: int) -> FlowRun:
         """The messages from one index to another."""
         uuids, keys = self.uuids[begin:end], self.keys[begin:end]
         first = self.first + begin
-        return Run(first, uuids, self.link, self.stream, keys, self.sender, self.receiver, self.deadline, self.size)
+        return FlowRun(first, uuids, self.link, self.stream, keys, self.sender, self.receiver, self.deadline, self.size)
 
     def each(self) -> list[Pending]:
         """The messages one by one."""
@@ -94,7 +94,7 @@ class InFlight:
     def __init__(self) -> None:
         self._by_key: dict[Key, _Known] = {}
         # In the order of their numbers; only on a link that numbers its messages.
-        self._runs: list[Run] = []
+        self._runs: list[FlowRun] = []
         self._abandoned: dict[str, Awaited] = {}
         self._last = 0
         self.count = 0
@@ -147,7 +147,7 @@ class InFlight:
         self.count += 1
         return 0
 
-    def add_run(self, run: Run) -> range:
+    def add_run(self, run: FlowRun) -> range:
         """Take a run in, on a link that numbers its messages. Returns the numbers; the run gets the first of them."""
         count = len(run.uuids)
         run.first = self._last + 1
@@ -182,7 +182,7 @@ class InFlight:
         self._by_key[key] = known if len(known) > 1 else known[0]
         return part
 
-    def take_accepted(self, keys: Sequence[Key]) -> list[Awaited | Run | None]:
+    def take_accepted(self, keys: Sequence[Key]) -> list[Awaited | FlowRun | None]:
         """`take` for each of several answers that say 0 to sync messages. Answers to a run come out as a run."""
         if not self.numbered:
             return [self.take(key, True) for key in keys]
@@ -192,7 +192,7 @@ class InFlight:
             parts = [pop(key, None) for key in keys]
             self.count -= len(parts) - parts.count(None)
             return parts  # type: ignore[return-value]  # no two messages have one number
-        taken: list[Awaited | Run | None] = []
+        taken: list[Awaited | FlowRun | None] = []
         at = 0
         while at < len(keys):
             part = pop(keys[at], None)
@@ -207,7 +207,7 @@ class InFlight:
             at += 1 if run is None else len(run.uuids)
         return taken
 
-    def _take_from_run(self, keys: Sequence[Key], at: int) -> Run | None:
+    def _take_from_run(self, keys: Sequence[Key], at: int) -> FlowRun | None:
         """Take out, from the run of a number, this number and those behind it that follow each other in `keys`."""
         number = keys[at]
         assert isinstance(number, int)
@@ -337,8 +337,6 @@ class InFlight:
         for held in self.collisions.values():
             first = min(first, *(collision.part.deadline for collision in held))
         return first
-
-    # ---- collisions
 
     def hold(self, collision: Collision) -> None:
         """Let a message wait until its uuid is free."""

@@ -21,7 +21,7 @@ from taskd_net.core.acks import Awaited, ReplyTo, Send
 from taskd_net.core.decisions import Decisions
 from taskd_net.core.frame import Frame
 from taskd_net.core.routes import LinkId
-from taskd_net.core.seen import Seen
+from taskd_net.core.seen import SeenMessages
 
 INBOX_BYTES: Final = 4 * limits.MESSAGE_BYTES
 """Bytes of the messages in an inbox: 32 MiB. By number alone a Mgr's inbox would hold 8 GiB. Messages up to 32 KiB fill
@@ -80,7 +80,7 @@ class Delivery:
             refusal = self.accept(now, came_from, frame)
             code = Code.OK if refusal is None else refusal.code
             self._decisions.settle(pending, code, self._decisions.position, refusal.detail if refusal else "")
-        elif gate.queue(Waiting(came_from, frame, pending, deadline := min(now + self._wait, pending.deadline))):
+        elif gate.queue(WaitingMessage(came_from, frame, pending, deadline := min(now + self._wait, pending.deadline))):
             self._decisions.schedule.look(gate, deadline)
         else:
             self._turn_away(pending, Code.RECV_BUF_BUSY, "the inbox is full")
@@ -95,7 +95,7 @@ class Delivery:
             self._suppress(frame, None)
         elif not gate.open:
             refusal = Refusal(Code.RECV_BUF_NIL, "no inbox")
-        elif not gate.queue(Waiting(came_from, frame, None, float("inf"))):
+        elif not gate.queue(WaitingMessage(came_from, frame, None, float("inf"))):
             refusal = Refusal(Code.RECV_BUF_BUSY, "the inbox is full, and so is the line before it")
         if refusal is not None:
             self._counters.outcomes["inbox"].count(refusal.code)
@@ -186,7 +186,7 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingMessage:
     """A message in the line. The answer to a sync one is awaited (`pending`), until its deadline."""
 
     came_from: LinkId
@@ -200,7 +200,7 @@ class InboxGate:
 
     Args:
         room, room_bytes: messages that fit in, and their bytes; `room` is 0 for a node that has no inbox.
-        window: as in `Seen`.
+        window: as in `SeenMessages`.
         line_messages, line_bytes: bounds of the line.
         small: bytes of a message for which only the number counts.
 
@@ -226,9 +226,9 @@ class InboxGate:
         # True while messages that arrived before the drain may still go into the inbox.
         self._reopens = False
         self._draining = False
-        self.seen = Seen(window)
+        self.seen = SeenMessages(window)
         self._window = window
-        self.line: deque[Waiting] = deque()
+        self.line: deque[WaitingMessage] = deque()
         self._small = small
         # Senders with messages in line, and their number.
         self._senders: Counter[Position] = Counter()
@@ -236,11 +236,11 @@ class InboxGate:
         self._line_limit = line_messages
         self._line_limit_bytes = line_bytes
 
-    def reset(self) -> list[Waiting]:
+    def reset(self) -> list[WaitingMessage]:
         """Begin as a new process would: open, empty, and with every message new. Returns the line, emptied."""
         self.held = self.held_bytes = 0
         self.sizes.clear()
-        self.seen = Seen(self._window)
+        self.seen = SeenMessages(self._window)
         self.open = self.room > 0 and not self._draining
         return self._take_line()
 
@@ -252,7 +252,7 @@ class InboxGate:
         """Take new messages as before `drain`."""
         self._draining, self.open = False, self._reopens
 
-    def shut(self) -> list[Waiting]:
+    def shut(self) -> list[WaitingMessage]:
         """Close for good, and empty the line. Returns it."""
         self.open = self._reopens = False
         return self._take_line()
@@ -303,7 +303,7 @@ class InboxGate:
         for _ in range(count):
             self.held_bytes -= self.sizes.popleft()
 
-    def queue(self, waiting: Waiting) -> bool:
+    def queue(self, waiting: WaitingMessage) -> bool:
         """Put a message at the end of the line. Returns False when the line is at its bound."""
         size = len(waiting.frame.data)
         if len(self.line) >= self._line_limit or self._line_bytes + size > self._line_limit_bytes:
@@ -313,7 +313,7 @@ class InboxGate:
         self._line_bytes += size
         return True
 
-    def admit(self) -> Iterator[Waiting]:
+    def admit(self) -> Iterator[WaitingMessage]:
         """Take from the line what may go in now; the caller delivers each, or answers it if it is a duplicate."""
         while self.line and self.held < self.room:
             if not self._fits(len(self.line[0].frame.data)):
@@ -322,7 +322,7 @@ class InboxGate:
             self._count_out(waiting)
             yield waiting
 
-    def take_due(self, now: float) -> list[Waiting]:
+    def take_due(self, now: float) -> list[WaitingMessage]:
         """Take out the sync messages whose patience is over."""
         if self.next_deadline() > now:
             return []
@@ -344,7 +344,7 @@ class InboxGate:
         """The time at which the first sync message in line is refused, or infinity."""
         return min((waiting.deadline for waiting in self.line if waiting.pending is not None), default=float("inf"))
 
-    def _take_line(self) -> list[Waiting]:
+    def _take_line(self) -> list[WaitingMessage]:
         left, self.line, self._line_bytes = list(self.line), deque(), 0
         self._senders.clear()
         return left
@@ -352,7 +352,7 @@ class InboxGate:
     def _fits(self, size: int) -> bool:
         return size <= self._small or self.held_bytes + size <= self.room_bytes
 
-    def _count_out(self, waiting: Waiting) -> None:
+    def _count_out(self, waiting: WaitingMessage) -> None:
         src = waiting.frame.src
         self._line_bytes -= len(waiting.frame.data)
         self._senders[src] -= 1

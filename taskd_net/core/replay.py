@@ -88,7 +88,7 @@ class _Names:
         return len(self._known) - 1
 
 
-class Recorder:
+class EventRecorder:
     """Writes down the events of a Router and their outcome.
 
     Args:

@@ -36,7 +36,7 @@ from taskd_net.core.probes import Probes
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Diverted, EndStream, Forgot, Key, Kind, Ready, Reason, SignsOfLife, Token
 from taskd_net.core.routes import LinkId
-from taskd_net.core.sends import Sends
+from taskd_net.core.sends import OwnSends
 from taskd_net.core.topology import LOCAL, ROUTES, ROUTES_SLICE, Plan, Sweep, Topology
 
 ACK_TIMEOUT_PER_LEVEL: Final = 0.8
@@ -144,7 +144,7 @@ class Router:
         self._forwarding = Forwarding(
             self._topology, decisions, self._delivery, seen, config.link_messages, config.link_bytes, most
         )
-        self._sends = Sends(
+        self._sends = OwnSends(
             self._topology, self._advertisements, decisions, self._forwarding, config.link_messages, config.link_bytes
         )
         decisions.ended = self._sends.ended

@@ -96,7 +96,7 @@ class _Charges:
         return page if block is None or block is newest or page.touched < block.touched else block
 
 
-class Seen:
+class SeenMessages:
     """The memory of one inbox.
 
     Args:

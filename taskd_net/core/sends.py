@@ -34,7 +34,7 @@ FOR_CHILD: Final = -1
 INFINITY: Final = float("inf")
 
 
-class Sends:
+class OwnSends:
     """The sends of one node that are not answered. Those that wait have the bounds of one link together.
 
     Args:

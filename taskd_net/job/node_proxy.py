@@ -30,7 +30,7 @@ from taskd_net.net.tls.files import Tls
 from taskd_net.node.background import shared
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.config import NodeConfig
-from taskd_net.observe.identify import Found, Kind, identify
+from taskd_net.observe.identify import Found, ServerKind, identify
 
 LOCAL: Final = "LOCAL_PROXY_ENABLE"
 
@@ -140,12 +140,12 @@ class AgentsProxy:
         """Use the process that listens at the Agent's upstream, if it is the Proxy of this node."""
         address, until = Address.parse(self._listen), time.monotonic() + self._silent
         found = _identify(address, tls, self._identify_s)
-        while found.kind in (Kind.SILENT, Kind.NONE) and time.monotonic() < until:
+        while found.kind in (ServerKind.SILENT, ServerKind.NONE) and time.monotonic() < until:
             time.sleep(AGAIN_S)
             found = _identify(address, tls, self._identify_s)
         due = Position.proxy(self._server_rank)
         holder = found.kind.value if found.about is None else str(found.about.position)
-        if holder != str(due) and found.kind is not Kind.MESH:
+        if holder != str(due) and found.kind is not ServerKind.MESH:
             raise ConfigError(f"{error}. Found there: {holder}; expected {due}")
         log.info("no_own_proxy", reason=f"{self._listen} is held by {holder}")
         self._is_there = True

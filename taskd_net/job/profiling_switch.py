@@ -16,7 +16,7 @@ from taskd_net.base.bounded_file import read_file
 from taskd_net.base.codes import ArgumentError
 from taskd_net.base.logger import get_logger
 from taskd_net.base.untrusted import json_value, shown
-from taskd_net.base.waiting import End
+from taskd_net.base.waiting import EndFlag
 from taskd_net.job.profiling_domains import ProfilingSwitch
 
 LOOK_S: Final = 1.0
@@ -116,7 +116,7 @@ class SwitchWatch:
         self._every = every
         self._take = take
         self._file = SwitchFile(path)
-        self._ended = End()
+        self._ended = EndFlag()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

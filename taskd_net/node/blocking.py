@@ -262,8 +262,6 @@ class BlockingNode:
         """
         self._call(self._spawn(work, self._running))
 
-    # ---- inside
-
     def _start(self) -> None:
         with self._closing:
             if self._started:

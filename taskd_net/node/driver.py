@@ -13,7 +13,7 @@ from taskd_net.base import fork
 from taskd_net.base.codes import NodeClosed, NodeForked
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Position
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import UP
 from taskd_net.core.ready import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from taskd_net.net.joining.join import Joiner
     from taskd_net.net.joining.serve import MeshServer
-    from taskd_net.node.record import Record
+    from taskd_net.node.record import RecordFile
     from taskd_net.observe.job_view import JobView
 
 RECORD_CHARACTERS: Final = 64 * 1024 * 1024
@@ -72,7 +72,7 @@ class Driver:
     # The Router's time: the clock of the event loop, which never steps. uvloop's own value goes by whole milliseconds.
     now = staticmethod(time.monotonic)
 
-    def __init__(self, config: NodeConfig, *, times: Times = TIMES) -> None:
+    def __init__(self, config: NodeConfig, *, times: LinkTimes = TIMES) -> None:
         self.config = config
         self.times = times
         self.log = get_logger(node=str(config.position))
@@ -101,7 +101,7 @@ class Driver:
         """The node's position."""
         return self.config.position
 
-    def _new_router(self) -> tuple[Router, Record | None]:
+    def _new_router(self) -> tuple[Router, RecordFile | None]:
         """The Router, and its record.
 
         Raises:
@@ -112,11 +112,11 @@ class Driver:
         router = Router(config.position, upstream=config.upstream is not None, config=bounds)
         if config.record is None:
             return router, None
-        from taskd_net.core.replay import Recorder
-        from taskd_net.node.record import Record
+        from taskd_net.core.replay import EventRecorder
+        from taskd_net.node.record import RecordFile
 
-        record = Record(config.record, self.log)
-        Recorder(router, bounds, record.write, RECORD_CHARACTERS)
+        record = RecordFile(config.record, self.log)
+        EventRecorder(router, bounds, record.write, RECORD_CHARACTERS)
         return router, record
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from taskd_net.base import fork, limits, standard_files, unfit
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ArgumentTypeError, NodeClosed, NodeError, NodeForked, NodeTimeout, Refusal
 from taskd_net.base.position import Position
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.base.untrusted import shown
 from taskd_net.core.counters import Statistics
 from taskd_net.core.frame import Ack, Frame
@@ -27,7 +27,7 @@ from taskd_net.node.config import AUTO, NodeConfig, require_config
 from taskd_net.node.driver import Driver
 from taskd_net.node.sending import Sender, seconds
 from taskd_net.node.window import Window, send_all
-from taskd_net.observe.reporter import Reporter
+from taskd_net.observe.reporter import StatusReporter
 
 if TYPE_CHECKING:
     from taskd_net.net.tls.rotation import Rotation
@@ -50,7 +50,7 @@ class Node:
         driver: the Router of the node, with its links.
     """
 
-    def __init__(self, config: NodeConfig, *, times: Times = TIMES) -> None:
+    def __init__(self, config: NodeConfig, *, times: LinkTimes = TIMES) -> None:
         require_config(config)
         self.config = config
         self.driver = Driver(config, times=times)
@@ -527,7 +527,7 @@ class Node:
             kinds=registry.usable(config.links),
             rotation=rotation,
             service=config.service,
-            reports=Reporter(driver, driver.view, config.ack_timeout).run,
+            reports=StatusReporter(driver, driver.view, config.ack_timeout).run,
         )
         joiner.start()
 

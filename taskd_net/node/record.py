@@ -10,7 +10,7 @@ from taskd_net.base.bounded_file import open_to_write
 from taskd_net.base.codes import ConfigError
 
 
-class Record:
+class RecordFile:
     """A file of lines, the last of which is whole. Its first failure ends it: one line in the log, and nothing else.
 
     Args:

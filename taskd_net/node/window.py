@@ -17,7 +17,7 @@ _MOST: Final = 65_536
 """Messages in flight at most, whatever a caller asks for: each has a task, and links hold fewer."""
 
 
-class Send(Protocol):
+class SendCall(Protocol):
     """`Node.send`, with the arguments that all messages share."""
 
     async def __call__(
@@ -67,7 +67,7 @@ class Window:
 
 
 async def send_all(
-    send: Send, messages: Iterable[tuple[Position | str, str]], retry: Retry | None, window: Window
+    send: SendCall, messages: Iterable[tuple[Position | str, str]], retry: Retry | None, window: Window
 ) -> list[Ack]:
     """Send messages within a window. Returns the Ack of each, in their order.
 

@@ -25,7 +25,7 @@ from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
 
 
-class Kind(Enum):
+class ServerKind(Enum):
     """The kind of server."""
 
     OURS = "a node of taskd_net"
@@ -46,7 +46,7 @@ class Found:
         clock_error: half of the round trip, in seconds.
     """
 
-    kind: Kind
+    kind: ServerKind
     about: About | None = None
     clock: float = 0.0
     clock_error: float = 0.0
@@ -64,11 +64,11 @@ async def identify(address: Address, timeout: float, tls: Tls | None = None) -> 
             asked, began = time.time_ns(), time.monotonic()
             about = await client.about()
             half = (time.monotonic() - began) / 2.0
-            return Found(Kind.OURS, about, (about.time_ns - asked) / 1e9 - half, half)
+            return Found(ServerKind.OURS, about, (about.time_ns - asked) / 1e9 - half, half)
         except AskFailed as error:
             if error.implemented:
-                return Found(Kind.SILENT if error.connected else Kind.NONE)
-    return Found(Kind.MESH if await _knows_the_calls(address, timeout, tls) else Kind.OTHER)
+                return Found(ServerKind.SILENT if error.connected else ServerKind.NONE)
+    return Found(ServerKind.MESH if await _knows_the_calls(address, timeout, tls) else ServerKind.OTHER)
 
 
 async def _knows_the_calls(address: Address, timeout: float, tls: Tls | None) -> bool:

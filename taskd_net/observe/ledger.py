@@ -121,8 +121,6 @@ class Ledger:
         """True if a node of this position has left in good order."""
         return position in self._ended
 
-    # ---- records that come in
-
     def told(self, source: Source, report: Report) -> None:
         """Take in the report of a child."""
         if report.first:
@@ -197,8 +195,6 @@ class Ledger:
             del self._forgotten[next(iter(self._forgotten))]
         if position in self._entries:
             self._remove(position)
-
-    # ---- reports that go to the parent
 
     @property
     def reports(self) -> int:

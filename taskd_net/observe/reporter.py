@@ -36,7 +36,7 @@ _URGENT_SHARE: Final = 20
 """Part of the pause between figures for which changes of state are gathered, where a parent asks for long pauses."""
 
 
-class Reporter:
+class StatusReporter:
     """The reports of one node.
 
     Args:

@@ -139,8 +139,6 @@ class NodeService:
         """End each series of probes after its next answer: a server waits for its streams."""
         self._closing.set()
 
-    # ---- the state of the mesh
-
     async def _tell(self, data: bytes, context: Context) -> bytes:
         host, caller = self._host, caller_of(context)
         if caller is None:
@@ -252,8 +250,6 @@ class NodeService:
         view.forget(position)
         host.log.info("forgotten", position=name, state=None if state is None else state.value)
         return wire.write_forgotten(state)
-
-    # ---- probes
 
     async def _ping(self, data: bytes, context: Context) -> None:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.base.waiting import End
+from taskd_net.base.waiting import EndFlag
 from taskd_net.job import api
 from taskd_net.job.api import disk, worker
 from taskd_net.job.api.worker import WorkerTimes
@@ -102,7 +102,7 @@ def test_file_that_cannot_be_removed_is_made_up_for_by_others(tmp_path: Path, mo
 
 def test_stops_when_it_is_to_end(tmp_path: Path) -> None:
     write(tmp_path, "0", 10)
-    ended = End()
+    ended = EndFlag()
     ended.set()
     assert disk.prune(tmp_path, 0, ended) == 0
 

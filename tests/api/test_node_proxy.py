@@ -21,7 +21,7 @@ from taskd_net.job.api import agent
 from taskd_net.job.member import documented
 from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.net.tls.files import Tls
-from taskd_net.observe.identify import Found, Kind
+from taskd_net.observe.identify import Found, ServerKind
 from tests.api.conftest import OWN_IP, SOON, Failures, until
 from tests.api.frameworks import Msrun, SimpleElasticAgent
 from tests.peers.certificates import Folder
@@ -211,7 +211,7 @@ def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
-    asked: list[Kind] = []
+    asked: list[ServerKind] = []
     identify = node_proxy._identify
 
     def noted(address: Address, tls: Tls | None, seconds: float) -> Found:
@@ -227,7 +227,7 @@ def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
         there(master, PROXY)
         proxy.send_signal(signal.SIGSTOP)
         assert init(port, identify=0.5)
-        assert len(asked) > 1 and asked[0] in (Kind.SILENT, Kind.NONE)
+        assert len(asked) > 1 and asked[0] in (ServerKind.SILENT, ServerKind.NONE)
         assert not node_proxy.slot.filled and "held by Proxy/2" in caplog.text
         there(master, PROXY, AGENT)
         assert api.destroy_taskd_agent()

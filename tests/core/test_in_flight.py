@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskd_net.core.acks import Branch, FanOut
-from taskd_net.core.in_flight import ABANDONED_UUIDS, Collision, InFlight, Run
+from taskd_net.core.in_flight import ABANDONED_UUIDS, Collision, FlowRun, InFlight
 from tests.core.routers import at, frame, pending
 
 INF = float("inf")
@@ -192,7 +192,7 @@ def test_several_answers_are_taken_at_once_and_late_ones_are_none() -> None:
 def test_number_behind_a_run_is_none_of_it() -> None:
     flight = InFlight()
     flight.numbered = True
-    numbers = flight.add_run(Run(0, ["a", "b"], 1, 1, [1, 2], at("Worker/0/0"), at("Mgr"), 5.0))
+    numbers = flight.add_run(FlowRun(0, ["a", "b"], 1, 1, [1, 2], at("Worker/0/0"), at("Mgr"), 5.0))
     assert list(numbers) == [1, 2]
     assert flight.take_accepted([3]) == [None]
     assert len(flight) == 2

@@ -10,7 +10,7 @@ import pytest
 from taskd_net.base.codes import Code
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Ack, Frame
-from taskd_net.core.inbox import InboxGate, Waiting
+from taskd_net.core.inbox import InboxGate, WaitingMessage
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Lost
 from tests.core.driven import Action, Answer, Deliver, Driven
@@ -26,12 +26,12 @@ def gate(
     return InboxGate(room, 8, line_messages, line_bytes, room_bytes, small)
 
 
-def waiting(uuid: str, deadline: float = INF, size: int = 10) -> Waiting:
+def waiting(uuid: str, deadline: float = INF, size: int = 10) -> WaitingMessage:
     """A message in line; a sync one has a deadline."""
     sync = deadline != INF
     message = frame("Worker/0/0", uuid=uuid, sync=sync, size=size)
     pending = Pending(uuid, 1, at("Mgr"), True, None, deadline) if sync else None
-    return Waiting(UP, message, pending, deadline)
+    return WaitingMessage(UP, message, pending, deadline)
 
 
 def leave(entrance: InboxGate) -> None:

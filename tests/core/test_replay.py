@@ -14,7 +14,7 @@ from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
-from taskd_net.core.replay import EVENTS, Recorder, decode, encode, replay
+from taskd_net.core.replay import EVENTS, EventRecorder, decode, encode, replay
 from taskd_net.core.router import Router, RouterConfig
 from taskd_net.net.wire.link_pb2 import Batch
 from tests.core import driven
@@ -34,7 +34,7 @@ def test_golden_scenes_are_replayed_to_the_same_decisions(
     def recorded(position: Position, *, upstream: bool, config: RouterConfig | None = None) -> Router:
         config = config or RouterConfig()
         router, lines = Router(position, upstream=upstream, config=config), list[str]()
-        Recorder(router, config, lines.append, MANY)
+        EventRecorder(router, config, lines.append, MANY)
         records.append(lines)
         return router
 
@@ -55,7 +55,7 @@ def one() -> tuple[Router, list[str]]:
     """A Mgr that is recorded."""
     lines: list[str] = []
     router = Router(at("Mgr"), upstream=False)
-    Recorder(router, RouterConfig(), lines.append, MANY)
+    EventRecorder(router, RouterConfig(), lines.append, MANY)
     return router, lines
 
 
@@ -78,7 +78,7 @@ def test_another_outcome_is_named() -> None:
 def test_record_ends_at_its_limit() -> None:
     lines: list[str] = []
     router = Router(at("Mgr"), upstream=False)
-    Recorder(router, RouterConfig(), lines.append, 1000)
+    EventRecorder(router, RouterConfig(), lines.append, 1000)
     for number in range(100):
         router.tick(float(number))
     assert sum(map(len, lines)) < 1100
@@ -94,7 +94,7 @@ def test_record_ends_with_a_write_that_fails() -> None:
         return len(lines) < 3
 
     router = Router(at("Mgr"), upstream=False)
-    Recorder(router, RouterConfig(), write, MANY)
+    EventRecorder(router, RouterConfig(), write, MANY)
     for number in range(100):
         router.tick(float(number))
     assert len(lines) == 3

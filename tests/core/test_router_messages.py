@@ -8,12 +8,12 @@ from taskd_net.base.position import Destination
 from taskd_net.core.acks import Pending
 from taskd_net.core.frame import Frame, Probe
 from taskd_net.core.identity import Violation
-from taskd_net.core.in_flight import InFlight, Run
+from taskd_net.core.in_flight import FlowRun, InFlight
 from taskd_net.core.links import VIOLATION_PAUSE_S, Terms
 from taskd_net.core.ready import EndStream, Kind, Ready, Reason, ReportViolation
-from taskd_net.core.replay import Recorder, replay
+from taskd_net.core.replay import EventRecorder, replay
 from taskd_net.core.router import ANSWERS_UNTAKEN, Router, RouterConfig
-from taskd_net.core.seen import Seen
+from taskd_net.core.seen import SeenMessages
 from tests.core.invariants import check
 from tests.core.routers import at
 
@@ -106,7 +106,7 @@ def test_singles_and_runs_are_taken_together() -> None:
     flight.numbered = True
     single = Pending("s", 1, WORKER, True, None, 5.0)
     assert flight.add("s", single) == 1
-    assert list(flight.add_run(Run(0, ["a", "b", "c", "d"], 1, 1, [1, 2, 3, 4], WORKER, MGR.position, 5.0))) == [
+    assert list(flight.add_run(FlowRun(0, ["a", "b", "c", "d"], 1, 1, [1, 2, 3, 4], WORKER, MGR.position, 5.0))) == [
         2,
         3,
         4,
@@ -115,7 +115,7 @@ def test_singles_and_runs_are_taken_together() -> None:
     assert flight.holds(1) and flight.holds(5) and not flight.holds(6) and not flight.holds(0)
     taken = flight.take_accepted([1, 2, 4, 9])
     assert taken[0] is single and taken[3] is None
-    assert [part.uuids for part in taken if isinstance(part, Run)] == [["a"], ["c"]]
+    assert [part.uuids for part in taken if isinstance(part, FlowRun)] == [["a"], ["c"]]
     assert [part.uuid for part in flight] == ["b", "d"]
     other = flight.take(3)
     assert other is not None and other.uuid == "b" and flight.take(3) is None
@@ -123,7 +123,7 @@ def test_singles_and_runs_are_taken_together() -> None:
 
 
 def test_window_takes_consecutive_numbers_of_one_page_at_once() -> None:
-    seen = Seen(100)
+    seen = SeenMessages(100)
 
     def uuids(first: int, count: int) -> list[str]:
         return [f"tn1-{1:016x}-1-{number:x}-{0:016x}" for number in range(first, first + count)]
@@ -154,7 +154,7 @@ def test_inbox_takes_a_run_at_once_or_leaves_it_alone() -> None:
 def test_sessions_are_named_in_a_record() -> None:
     lines: list[str] = []
     router = Router(at("Mgr"), upstream=False)
-    Recorder(router, RouterConfig(), lines.append, 1_000_000)
+    EventRecorder(router, RouterConfig(), lines.append, 1_000_000)
     router.register(0.0, WORKER)
     one, other = object(), object()
     router.link_up(0.0, 1, one)

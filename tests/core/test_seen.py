@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from taskd_net.base.position import Position
 from taskd_net.core.links import UP
-from taskd_net.core.seen import BLOCK_BYTES, PAGE_BYTES, UUID_BYTES, Seen
+from taskd_net.core.seen import BLOCK_BYTES, PAGE_BYTES, UUID_BYTES, SeenMessages
 from taskd_net.core.uuids import Uuids
 from tests.core.routers import at
 
@@ -31,7 +31,7 @@ def sender(life: int = 1) -> Uuids:
 
 @given(st.integers(1, 6), st.lists(MESSAGES))
 def test_last_messages_of_a_sender_are_known_and_no_others(window: int, messages: list[tuple[str, Position]]) -> None:
-    seen = Seen(window)
+    seen = SeenMessages(window)
     went_in: dict[Position, list[str]] = {}
     for uuid, src in messages:
         known = seen.knows(uuid, src)
@@ -44,7 +44,7 @@ def test_last_messages_of_a_sender_are_known_and_no_others(window: int, messages
 @given(st.integers(8, 100), st.data())
 def test_window_is_kept_in_blocks(window: int, data: st.DataObject) -> None:
     """At least the window, and no more than two blocks beyond it; also when the sender comes over another link."""
-    seen = Seen(window)
+    seen = SeenMessages(window)
     uuids = [f"{number}" for number in range(data.draw(st.integers(1, 400)))]
     for uuid in uuids:
         assert seen.add(0.0, UP, uuid, ONE)
@@ -58,7 +58,7 @@ def test_window_is_kept_in_blocks(window: int, data: st.DataObject) -> None:
 
 
 def test_others_do_not_push_out_a_sender() -> None:
-    seen = Seen(8)
+    seen = SeenMessages(8)
     seen.add(0.0, UP, "mine", ONE)
     for number in range(5000):
         seen.add(0.0, UP, str(number), OTHER)
@@ -68,7 +68,7 @@ def test_others_do_not_push_out_a_sender() -> None:
 def test_message_is_known_by_uuid_and_sender() -> None:
     uuids = sender()
     for uuid in ("1", uuids.next(at("Mgr"))):
-        seen = Seen(8)
+        seen = SeenMessages(8)
         assert seen.add(0.0, UP, uuid, ONE)
         assert seen.knows(uuid, ONE)
         assert not seen.knows(uuid, OTHER)
@@ -81,7 +81,7 @@ def test_message_is_known_by_uuid_and_sender() -> None:
 
 @given(st.lists(st.integers(0, 5000), max_size=60), st.sampled_from([0, 1 << 40]))
 def test_numbers_are_known_exactly_in_any_order(numbers: list[int], base: int) -> None:
-    seen, went_in = Seen(1), set[int]()
+    seen, went_in = SeenMessages(1), set[int]()
     for number in numbers:
         uuid = f"tn1-{1:016x}-1-{base + number:x}-{'0' * 16}"
         assert seen.add(0.0, UP, uuid, ONE) == (number not in went_in)
@@ -93,7 +93,7 @@ def test_numbers_are_known_exactly_in_any_order(numbers: list[int], base: int) -
 
 
 def test_retry_is_known_among_a_hundred_thousand_others_of_anybody() -> None:
-    seen, mine, others = Seen(8), sender(1), sender(2)
+    seen, mine, others = SeenMessages(8), sender(1), sender(2)
     retried = mine.next(at("Mgr"))
     assert seen.add(0.0, UP, retried, ONE)
     for number in range(100_000):
@@ -104,7 +104,7 @@ def test_retry_is_known_among_a_hundred_thousand_others_of_anybody() -> None:
 
 
 def test_lists_that_all_differ_are_known_and_cost_a_bit_each() -> None:
-    seen, uuids = Seen(8), sender()
+    seen, uuids = SeenMessages(8), sender()
     sent = [uuids.next(at(f"Worker/0/1,{number}")) for number in range(2, 5002)]
     for uuid in sent:
         assert seen.add(0.0, UP, uuid, ONE)
@@ -113,7 +113,7 @@ def test_lists_that_all_differ_are_known_and_cost_a_bit_each() -> None:
 
 
 def test_next_life_of_a_sender_is_another_flow() -> None:
-    seen, before, after = Seen(8), sender(1), sender(2)
+    seen, before, after = SeenMessages(8), sender(1), sender(2)
     stored = before.next(at("Mgr"))
     assert seen.add(0.0, UP, stored, ONE)
     assert seen.add(0.0, UP, after.next(at("Mgr")), ONE)
@@ -122,7 +122,7 @@ def test_next_life_of_a_sender_is_another_flow() -> None:
 
 
 def test_page_is_remembered_as_long_as_a_retry_may_last_after_its_last_message_and_then_forgotten() -> None:
-    seen, uuids = Seen(8, seconds=600.0), sender()
+    seen, uuids = SeenMessages(8, seconds=600.0), sender()
     old, slow = uuids.next(at("Mgr")), uuids.next(at("Proxy/0"))
     seen.add(0.0, UP, old, ONE)
     seen.add(0.0, UP, slow, ONE)
@@ -140,7 +140,7 @@ def test_page_is_remembered_as_long_as_a_retry_may_last_after_its_last_message_a
 
 
 def test_memory_of_a_steady_stream_does_not_grow() -> None:
-    seen, uuids, most = Seen(8, seconds=10.0), sender(), 0
+    seen, uuids, most = SeenMessages(8, seconds=10.0), sender(), 0
     for number in range(2000):
         seen.add(number * 1.0, UP, uuids.next(at(f"Worker/0/{number}")), ONE)
         most = max(most, seen.bytes)
@@ -151,7 +151,7 @@ def test_memory_of_a_steady_stream_does_not_grow() -> None:
 
 
 def test_link_with_the_most_gives_up_its_own() -> None:
-    seen, honest, forger = Seen(64, size=200 * PAGE_BYTES), sender(1), sender(2)
+    seen, honest, forger = SeenMessages(64, size=200 * PAGE_BYTES), sender(1), sender(2)
     kept = [honest.next(at("Mgr")) for _ in range(1000)]
     for uuid in kept:
         seen.add(0.0, 1, uuid, ONE)
@@ -168,7 +168,7 @@ def test_link_with_the_most_gives_up_its_own() -> None:
 
 
 def test_what_has_just_come_is_remembered_whatever_the_bound() -> None:
-    seen, uuids = Seen(8, size=1), sender()
+    seen, uuids = SeenMessages(8, size=1), sender()
     for uuid in ("1", uuids.next(at("Mgr")), "2", "3", uuids.next(at("Proxy/0"))):
         assert seen.add(0.0, UP, uuid, ONE)
         assert seen.knows(uuid, ONE)
@@ -178,7 +178,7 @@ def test_what_has_just_come_is_remembered_whatever_the_bound() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3), st.booleans(), st.integers(0, 30)), max_size=200))
 def test_books_are_in_order(steps: list[tuple[int, int, bool, int]]) -> None:
-    seen, now = Seen(8, size=12 * PAGE_BYTES, seconds=60.0), 0.0
+    seen, now = SeenMessages(8, size=12 * PAGE_BYTES, seconds=60.0), 0.0
     for number, link, ours, wait in steps:
         now += wait
         uuid = f"tn1-{number:016x}-1-1-{'0' * 16}" if ours else str(number)
@@ -198,13 +198,13 @@ def test_books_are_in_order(steps: list[tuple[int, int, bool, int]]) -> None:
 def test_bytes_are_no_less_than_what_it_takes() -> None:
     """Ever new flows; uuids of other makes of ever new senders; many of one sender."""
     flows, places = sender(), [at(f"Worker/0/{rank}") for rank in range(3000)]
-    fill: dict[str, Callable[[Seen, int], bool]] = {
+    fill: dict[str, Callable[[SeenMessages, int], bool]] = {
         "flows": lambda seen, number: seen.add(0.0, UP, flows.next(places[number]), ONE),
         "senders": lambda seen, number: seen.add(0.0, UP, f"{number:036}", places[number]),
         "uuids": lambda seen, number: seen.add(0.0, UP, f"{number:036}", ONE),
     }
     for add in fill.values():
-        seen = Seen(4096)
+        seen = SeenMessages(4096)
         for place in places:
             flows.next(place)
         tracemalloc.start()
@@ -217,7 +217,7 @@ def test_bytes_are_no_less_than_what_it_takes() -> None:
 
 
 def test_two_pages_that_are_over_go_for_each_that_comes() -> None:
-    seen, uuids = Seen(8, seconds=10.0), sender()
+    seen, uuids = SeenMessages(8, seconds=10.0), sender()
     over = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(5)]
     for uuid in over:
         seen.add(0.0, UP, uuid, ONE)
@@ -231,7 +231,7 @@ def test_beyond_the_bound_the_oldest_goes_whether_page_or_block(order: str) -> N
     uuids = sender()
     ours, other, later = uuids.next(at("Mgr")), "of another make", uuids.next(at("Proxy/0"))
     first, second = (ours, other) if order == "page" else (other, ours)
-    seen = Seen(8, size=PAGE_BYTES + BLOCK_BYTES + UUID_BYTES + len(other))
+    seen = SeenMessages(8, size=PAGE_BYTES + BLOCK_BYTES + UUID_BYTES + len(other))
     seen.add(0.0, UP, first, ONE)
     seen.add(1.0, UP, second, ONE)
     assert seen.knows(first, ONE)
@@ -241,7 +241,7 @@ def test_beyond_the_bound_the_oldest_goes_whether_page_or_block(order: str) -> N
 
 
 def test_pages_alone_go_the_oldest_first() -> None:
-    seen, uuids = Seen(8, size=2 * PAGE_BYTES), sender()
+    seen, uuids = SeenMessages(8, size=2 * PAGE_BYTES), sender()
     pages = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(4)]
     for now, uuid in enumerate(pages):
         seen.add(float(now), UP, uuid, ONE)
@@ -249,7 +249,7 @@ def test_pages_alone_go_the_oldest_first() -> None:
 
 
 def test_no_more_than_a_sixteenth_is_forgotten_and_the_bound_may_be_filled() -> None:
-    seen, uuids = Seen(8, size=15 * PAGE_BYTES), sender()
+    seen, uuids = SeenMessages(8, size=15 * PAGE_BYTES), sender()
     pages = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(16)]
     for uuid in pages:
         seen.add(0.0, UP, uuid, ONE)

@@ -25,7 +25,7 @@ import uvloop
 
 from taskd_net import Message, Node, NodeClosed, NodeConfig, Tls
 from taskd_net.base.limits import ACK_TIMEOUT_S
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.cli import memory
 from taskd_net.core.links import UP
 from taskd_net.core.ready import Ready
@@ -37,7 +37,7 @@ from tests.faults.turns import TurnMeter
 class RecordingNode(Node):
     """A node that records each message for its inbox before any answer leaves."""
 
-    def __init__(self, config: NodeConfig, recorder: Recorder, times: Times) -> None:
+    def __init__(self, config: NodeConfig, recorder: Recorder, times: LinkTimes) -> None:
         super().__init__(config, times=times)
         self.recorder = recorder
         self._carry_out, self.driver.perform = self.driver.perform, self._perform  # type: ignore[method-assign]
@@ -219,7 +219,7 @@ async def main(kind: str, settings: dict[str, Any], name: str, records: str, met
         direct_local.listening = lambda: None
     if "tls" in settings:
         settings["tls"] = Tls(**settings["tls"])
-    times = Times(**settings.pop("times", {}))
+    times = LinkTimes(**settings.pop("times", {}))
     async with RecordingNode(getattr(NodeConfig, kind)(**settings), recorder, times) as node:
         member = Member(node, name, recorder, meter)
         memory.leave_start_uncollected()

@@ -24,8 +24,8 @@ from taskd_net.net.wire.link_requests import Announcing, read_reply, read_reques
 from taskd_net.net.wire.socket_frames import (
     Buffers,
     FrameError,
+    FrameKind,
     FrameReader,
-    Kind,
     read_accepted,
     read_delivered,
     read_greeting,
@@ -39,7 +39,7 @@ from tests.fuzz.streams import HONEST, HOSTILE, Between, ask_and_answer
 
 _SHARED: Final = socket_frames.OWN_BYTES
 _OTHERS: Final = 256
-_HEAD: Final = len(write_frame(Kind.PING))
+_HEAD: Final = len(write_frame(FrameKind.PING))
 _CUTS: Final = (1, 5, 64, 4096, 70_000)
 
 
@@ -81,7 +81,7 @@ def frames(data: bytes) -> None:
             except FrameError:
                 continue
             ((_, written),), _ = _read(write_greeting(greeting), most, 1)
-            assert read_greeting(Kind.GREETING, written) == greeting
+            assert read_greeting(FrameKind.GREETING, written) == greeting
         for _, payload in whole:
             assert read_accepted(payload) in (None, True, False)
             with contextlib.suppress(FrameError):

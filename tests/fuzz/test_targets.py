@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from taskd_net.net.wire import datatrace_pb2, job_pb2, link_pb2, recover_pb2, status_pb2
 from taskd_net.net.wire import tasknet_pb2 as pb
 from taskd_net.net.wire.socket_frames import (
+    FrameKind,
     Greeting,
-    Kind,
     write_accepted,
     write_delivered,
     write_frame,
@@ -80,7 +80,7 @@ reports = st.builds(
 numbers = st.integers(0, 5) | st.integers(0, 2**64 - 1)
 socket_frames = st.lists(
     st.one_of(
-        st.builds(write_frame, st.sampled_from(Kind), st.binary(max_size=40)),
+        st.builds(write_frame, st.sampled_from(FrameKind), st.binary(max_size=40)),
         st.builds(write_greeting, st.builds(Greeting, st.binary(min_size=32, max_size=32), st.booleans())),
         st.builds(write_accepted, st.sampled_from([None, True, False])),
         st.builds(write_message, numbers, st.integers(0, 9000), st.integers(0, 255), st.binary(max_size=40)),
@@ -107,11 +107,11 @@ replies = st.builds(
 ).map(link_pb2.Reply.SerializeToString)
 
 
-def direct_streams(kind: Kind, payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+def direct_streams(kind: FrameKind, payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Streams of a direct link, with frames of this kind among the batches and the frames of any kind."""
     frames = st.one_of(
         st.builds(write_frame, st.just(kind), payloads),
-        st.builds(write_frame, st.just(Kind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
+        st.builds(write_frame, st.just(FrameKind.BATCH), batches.map(link_pb2.Batch.SerializeToString)),
         socket_frames,
     )
     return st.lists(frames, max_size=5).map(lambda frames: b"\x40" + b"".join(frames))
@@ -295,8 +295,8 @@ STRATEGIES = {
     "platform_files": damaged(platform_files),
     "socket_frames": damaged(socket_frames),
     "socket_requests": damaged(socket_requests),
-    "socket_stream": damaged(direct_streams(Kind.REQUEST, socket_requests)),
-    "socket_stream_from_above": damaged(direct_streams(Kind.REPLY, replies)),
+    "socket_stream": damaged(direct_streams(FrameKind.REQUEST, socket_requests)),
+    "socket_stream_from_above": damaged(direct_streams(FrameKind.REPLY, replies)),
     "child_stream": damaged(streams),
     "parent_stream": damaged(streams),
     "mesh": st.binary(max_size=150),

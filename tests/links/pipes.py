@@ -8,7 +8,7 @@ from typing import Any
 
 from taskd_net.base.logger import Logger, get_logger
 from taskd_net.base.position import Position
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.ready import EndStream, Joined, Lost, Ready, ReportViolation, SignsOfLife, Withdraw
 from taskd_net.core.router import Router
@@ -119,7 +119,7 @@ class FakeNode:
 
     log: Logger
 
-    def __init__(self, position: str, times: Times = TIMES) -> None:
+    def __init__(self, position: str, times: LinkTimes = TIMES) -> None:
         at = Position.parse(position)
         self.times = times
         self.router = Router(at, upstream=position != "Mgr")

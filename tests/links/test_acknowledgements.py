@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net.base import limits
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.net.links.acknowledgements import LOOK_S, Acknowledgements, _silent
 from taskd_net.net.links.flushes import flushes
 from tests.links.pipes import bodies
@@ -51,7 +51,7 @@ PAUSE, PATIENCE = LOOK_S / 4, limits.KEEPALIVE_TIMEOUT_S / 4
 @pytest.fixture
 async def quick() -> AsyncIterator[Cable]:
     """A link whose times for acknowledgements are quarters."""
-    cable = Cable(Times(keepalive_timeout=PATIENCE))
+    cable = Cable(LinkTimes(keepalive_timeout=PATIENCE))
     cable.flushes.acknowledgements = Acknowledgements(cable.loop, PAUSE, PATIENCE)
     yield await cable.begin()
     await cable.close()

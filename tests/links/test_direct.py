@@ -15,7 +15,7 @@ import uvloop
 
 from taskd_net import Ack, Code, Position
 from taskd_net.base import limits
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.core.ready import Ready, Writes
 from taskd_net.net.links import batched, direct, direct_socket
 from taskd_net.net.links.acknowledgements import LOOK_S, Acknowledgements, progress
@@ -26,8 +26,8 @@ from taskd_net.net.links.read_turns import TURN_S
 from taskd_net.net.wire import batches, codec, link_pb2
 from taskd_net.net.wire.socket_frames import (
     Buffers,
+    FrameKind,
     FrameReader,
-    Kind,
     read_delivered,
     read_message,
     write_accepted,
@@ -61,10 +61,10 @@ def connected() -> tuple[socket.socket, socket.socket]:
 
 def messages_in(kind: int, payload: bytes) -> tuple[list[str], list[int]]:
     """Uuids and numbers of the messages in a frame."""
-    if kind == Kind.MESSAGE:
+    if kind == FrameKind.MESSAGE:
         number, _, _, message = read_message(payload)
         return [codec.read_uuid(message)], [number]
-    assert kind == Kind.BATCH
+    assert kind == FrameKind.BATCH
     batch = link_pb2.Batch.FromString(payload)
     return [codec.read_uuid(message) for message in batch.messages], list(batch.numbers)
 
@@ -76,7 +76,7 @@ class Cable:
     link: DirectLink
     running: asyncio.Task[None]
 
-    def __init__(self, times: Times = TIMES) -> None:
+    def __init__(self, times: LinkTimes = TIMES) -> None:
         self.loop = asyncio.get_running_loop()
         self.times = times
         self.flushes = flushes()
@@ -167,7 +167,7 @@ async def test_message_that_is_alone_leaves_at_once(cable: Cable) -> None:
     messages = bodies(4)
     cable.node.send(messages[0])
     assert (await cable.next_batch())[0] == ["0"]
-    await cable.write(write_frame(Kind.BATCH, link_pb2.Batch(accepted_numbers=[1], taken=1).SerializeToString()))
+    await cable.write(write_frame(FrameKind.BATCH, link_pb2.Batch(accepted_numbers=[1], taken=1).SerializeToString()))
     await until(lambda: not cable.child.in_flight.count)
     cable.node.send(messages[1])
     assert cable.child.queued_messages == 0
@@ -189,16 +189,16 @@ async def test_full_kernel_ends_the_pieces_until_it_has_room(cable: Cable) -> No
         uuids, numbers = await cable.next_batch()
         got += uuids
         said = link_pb2.Batch(accepted_numbers=numbers, taken=1)
-        await cable.write(write_frame(Kind.BATCH, said.SerializeToString()))
+        await cable.write(write_frame(FrameKind.BATCH, said.SerializeToString()))
     assert got == [str(number) for number in range(len(messages))]
 
 
 async def test_answer_leaves_at_the_end_of_the_read_that_brought_its_message(cable: Cable) -> None:
     data = frame(src="Worker/0/0", to="Mgr", uuid="up").data
     batch = link_pb2.Batch(messages=[data], patience=[3000], numbers=[7])
-    await cable.write(write_frame(Kind.BATCH, batch.SerializeToString()))
+    await cable.write(write_frame(FrameKind.BATCH, batch.SerializeToString()))
     kind, payload = await cable.next_frame()
-    assert (kind, read_delivered(payload)) == (Kind.DELIVERED, (7, 1))
+    assert (kind, read_delivered(payload)) == (FrameKind.DELIVERED, (7, 1))
     assert cable.node.delivered == ["up"]
 
 
@@ -208,7 +208,7 @@ async def test_answer_that_is_confirmed_later_leaves_at_once(cable: Cable) -> No
         cable.node.send(message)
     assert len((await cable.next_batch())[0]) == 2
     said = link_pb2.Batch(accepted_numbers=[1, 2], taken=1)
-    await cable.write(write_frame(Kind.BATCH, said.SerializeToString()))
+    await cable.write(write_frame(FrameKind.BATCH, said.SerializeToString()))
     await until(lambda: not cable.child.in_flight.count)
     for number in (8, 9):
         confirmed = Writes()
@@ -216,9 +216,9 @@ async def test_answer_that_is_confirmed_later_leaves_at_once(cable: Cable) -> No
         cable.link.write(confirmed)
     assert cable.link._answers == 1
     kind, payload = await cable.next_frame()
-    assert (kind, read_delivered(payload)[0]) == (Kind.DELIVERED, 8)
+    assert (kind, read_delivered(payload)[0]) == (FrameKind.DELIVERED, 8)
     kind, payload = await cable.next_frame()
-    assert (kind, list(link_pb2.Batch.FromString(payload).accepted_numbers)) == (Kind.BATCH, [9])
+    assert (kind, list(link_pb2.Batch.FromString(payload).accepted_numbers)) == (FrameKind.BATCH, [9])
 
 
 async def test_answer_to_a_message_that_is_alone_lets_the_next_one_leave_at_once(cable: Cable) -> None:
@@ -231,7 +231,7 @@ async def test_answer_to_a_message_that_is_alone_lets_the_next_one_leave_at_once
         cable.node.send(message)
         assert cable.child.queued_messages == 0
         kind, payload = await cable.next_frame()
-        assert (kind, payload[-len(message.data) :]) == (Kind.MESSAGE, message.data)
+        assert (kind, payload[-len(message.data) :]) == (FrameKind.MESSAGE, message.data)
         assert read_message(payload)[:3] == (number + 1, 3001, 1)
 
 
@@ -287,7 +287,7 @@ async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable) -> Non
     numbers: list[int] = []
     while len(numbers) < 3:
         kind, payload = await cable.next_frame()
-        assert kind == Kind.BATCH
+        assert kind == FrameKind.BATCH
         numbers += link_pb2.Batch.FromString(payload).accepted_numbers
     assert numbers == [1, 2, 3]
 
@@ -295,7 +295,7 @@ async def test_messages_of_one_read_join_for_their_next_hop(cable: Cable) -> Non
 async def test_message_alone_that_the_kernel_does_not_take_stays_under_way(cable: Cable) -> None:
     """It is written when the kernel has its last byte, and what comes after it waits."""
     large = frame("x" * 60_000, uuid="0")
-    await cable.write(write_frame(Kind.PING))
+    await cable.write(write_frame(FrameKind.PING))
     cable.link._fresh = True
     cable.node.send(large)
     assert cable.stream.unsent > 0
@@ -305,7 +305,7 @@ async def test_message_alone_that_the_kernel_does_not_take_stays_under_way(cable
     got: list[str] = []
     while len(got) < 2:
         kind, payload = await cable.next_frame()
-        got += [] if kind == Kind.PONG else messages_in(kind, payload)[0]
+        got += [] if kind == FrameKind.PONG else messages_in(kind, payload)[0]
     assert got == ["0", "1"]
     await until(lambda: not cable.child.queued_messages)
 
@@ -371,7 +371,7 @@ async def test_batch_goes_on_when_the_kernel_has_room_again(cable: Cable) -> Non
 async def test_one_byte_at_a_time(cable: Cable) -> None:
     data = frame(src="Worker/0/0", to="Mgr", uuid="up").data
     batch = link_pb2.Batch(messages=[data], patience=[3000], numbers=[7]).SerializeToString()
-    for byte in write_frame(Kind.BATCH, batch):
+    for byte in write_frame(FrameKind.BATCH, batch):
         await cable.write(bytes([byte]))
         await asyncio.sleep(0)
     await cable.next_frame()
@@ -383,9 +383,9 @@ async def test_message_alone_is_decided_as_a_batch_of_one(cable: Cable) -> None:
     good = frame(src="Worker/0/0", to="Mgr", uuid="up").data
     post = frame(src="Worker/0/0", to="Mgr", uuid="post", sync=False).data
     await cable.write(write_message(7, 3000, 0, good))
-    assert await cable.next_frame() == (Kind.DELIVERED, write_delivered(7, 1)[5:])
+    assert await cable.next_frame() == (FrameKind.DELIVERED, write_delivered(7, 1)[5:])
     await cable.write(write_message(8, 3000, 1, good))
-    assert await cable.next_frame() == (Kind.DELIVERED, write_delivered(8, 1)[5:])
+    assert await cable.next_frame() == (FrameKind.DELIVERED, write_delivered(8, 1)[5:])
     await cable.write(write_message(0, 0, 1, post) + write_message(9, 3000, 0, b"\xff\xff"))
     _, payload = await cable.next_frame()
     batch = link_pb2.Batch.FromString(payload)
@@ -434,7 +434,7 @@ async def test_aborted_link_writes_nothing_more(cable: Cable) -> None:
 
 async def test_message_alone_counts_as_no_answer(cable: Cable) -> None:
     """The bound on answers that the other end does not take is kept by this count."""
-    await cable.write(write_frame(Kind.PING))
+    await cable.write(write_frame(FrameKind.PING))
     await cable.next_frame()
     assert cable.child.quota is not None
     cable.child.quota.add(1, 0)
@@ -448,7 +448,7 @@ async def test_message_alone_counts_as_no_answer(cable: Cable) -> None:
 async def test_link_that_another_node_has_replaced_says_nothing_any_more(cable: Cable) -> None:
     cable.node.links[cable.child.id] = DirectLink(cable.node, cable.child.id, WORKER, cable.stream, numbered=True)
     await cable.write(write_message(7, 3000, 0, frame(src="Worker/0/0", to="Mgr", uuid="up").data))
-    await cable.write(write_frame(Kind.END, b"the last"))
+    await cable.write(write_frame(FrameKind.END, b"the last"))
     await soon(cable.running)
     assert not cable.node.delivered
 
@@ -457,12 +457,12 @@ async def test_link_that_another_node_has_replaced_says_nothing_any_more(cable: 
     "data",
     [
         b"\xff\xff\xff\xff\x00",
-        write_frame(Kind.MESSAGE, bytes(12)),
-        write_frame(Kind.DELIVERED, bytes(8)),
-        write_frame(Kind.DELIVERED, bytes(10)),
-        write_frame(Kind.GREETING),
+        write_frame(FrameKind.MESSAGE, bytes(12)),
+        write_frame(FrameKind.DELIVERED, bytes(8)),
+        write_frame(FrameKind.DELIVERED, bytes(10)),
+        write_frame(FrameKind.GREETING),
         write_accepted(True),
-        write_frame(Kind.BATCH, b"\xff\xff\xff"),
+        write_frame(FrameKind.BATCH, b"\xff\xff\xff"),
         bytes([0, 0, 0, 0, 99]),
     ],
 )
@@ -488,13 +488,13 @@ async def test_end_in_the_middle_of_a_frame_is_the_end_of_the_link(cable: Cable)
 
 
 async def test_last_frame_gives_the_reason(cable: Cable) -> None:
-    await cable.write(write_frame(Kind.END, b"out of turn"))
+    await cable.write(write_frame(FrameKind.END, b"out of turn"))
     await soon(cable.running)
     assert cable.stream.reason == "out of turn"
 
 
-@pytest.mark.parametrize("kind", [Kind.PING, Kind.PONG])
-async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.PING, FrameKind.PONG])
+async def test_flood_of_signs_of_life_ends_the_link(cable: Cable, kind: FrameKind) -> None:
     """A reader that stood still has the pings of a minute before it: they end nothing."""
     most = direct_socket.SIGNS
     await cable.write(write_frame(kind) * most)
@@ -516,7 +516,7 @@ async def test_other_links_have_their_turn_between_many_small_frames(
         requests += 1
 
     monkeypatch.setattr(DirectLink, "arrived_beside", arrived)
-    data = write_frame(Kind.REQUEST) * (3 * most) + write_frame(Kind.END, b"the last")
+    data = write_frame(FrameKind.REQUEST) * (3 * most) + write_frame(FrameKind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data
     cable.stream.buffer_updated(len(data))
     for turn in range(1, 4):
@@ -532,7 +532,7 @@ async def test_nothing_is_read_while_a_batch_is_taken_in_by_slices(
     slices = [True, False]
     monkeypatch.setattr(DirectLink, "take_in", lambda *_: True)
     monkeypatch.setattr(DirectLink, "take_in_slice", lambda _: slices.pop(0))
-    data = write_frame(Kind.BATCH)
+    data = write_frame(FrameKind.BATCH)
     cable.stream.get_buffer(-1)[: len(data)] = data
     cable.stream.buffer_updated(len(data))
     assert not cable.stream._transport.is_reading()
@@ -552,7 +552,7 @@ async def test_other_links_have_their_turn_between_batches_that_take_long(
 
     cable.flushes.reads.turn = 1e-9
     monkeypatch.setattr(DirectLink, "take_in", take_in)
-    data = write_frame(Kind.BATCH) * 3 + write_frame(Kind.END, b"the last")
+    data = write_frame(FrameKind.BATCH) * 3 + write_frame(FrameKind.END, b"the last")
     cable.stream.get_buffer(-1)[: len(data)] = data
     cable.stream.buffer_updated(len(data))
     for turn in range(1, 4):
@@ -566,8 +566,8 @@ async def test_frames_that_come_before_the_link_stands_are_kept() -> None:
     near, far = connected()
     stream = DirectSocket()
     await asyncio.get_running_loop().create_connection(lambda: stream, sock=near)
-    far.sendall(write_accepted(True) + write_frame(Kind.END, b"later"))
-    assert await soon(stream.first) == (Kind.ACCEPTED, b"\x01")
+    far.sendall(write_accepted(True) + write_frame(FrameKind.END, b"later"))
+    assert await soon(stream.first) == (FrameKind.ACCEPTED, b"\x01")
     await until(lambda: stream._paused)
     assert stream.reason == ""
     assert not stream._transport.is_reading(), "the kernel keeps the rest, and lets the other end wait"
@@ -600,11 +600,11 @@ async def test_forked_child_does_not_keep_the_connection_open(cable: Cable) -> N
 
 
 async def test_ping_is_answered(cable: Cable) -> None:
-    await cable.write(write_frame(Kind.PING))
-    assert await cable.next_frame() == (Kind.PONG, b"")
+    await cable.write(write_frame(FrameKind.PING))
+    assert await cable.next_frame() == (FrameKind.PONG, b"")
 
 
-QUICK = Times(
+QUICK = LinkTimes(
     **{name: getattr(TIMES, name) / 20 for name in ("keepalive", "keepalive_timeout", "not_answering", "silent")}
 )
 """Seconds that are twentieths."""
@@ -621,7 +621,7 @@ async def quick() -> AsyncIterator[Cable]:
 
 async def test_silent_end_is_pinged_and_let_go_after_its_time(quick: Cable) -> None:
     began = quick.stream._heard
-    assert await quick.next_frame() == (Kind.PING, b"")
+    assert await quick.next_frame() == (FrameKind.PING, b"")
     assert time.monotonic() - began >= QUICK.keepalive * 0.9
     await soon(quick.running)
     assert time.monotonic() - began >= QUICK.silent * 0.9
@@ -638,7 +638,7 @@ async def test_silent_end_is_answered_for_at_once_until_it_gives_a_sign_of_life(
     assert answers[0].src == WORKER
     assert quick.node.send(frame(uuid="late"))[0].code == Code.NETWORK_ACK_LOST
     assert not quick.running.done()
-    await quick.write(write_frame(Kind.PONG))
+    await quick.write(write_frame(FrameKind.PONG))
     await until(lambda: not quick.child.silent)
     assert not quick.node.send(frame(uuid="after"))
 
@@ -646,8 +646,8 @@ async def test_silent_end_is_answered_for_at_once_until_it_gives_a_sign_of_life(
 async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
     pings, began = 0, time.monotonic()
     while time.monotonic() - began < 1.2 * QUICK.silent:
-        assert await quick.next_frame() == (Kind.PING, b"")
-        await quick.write(write_frame(Kind.PONG))
+        assert await quick.next_frame() == (FrameKind.PING, b"")
+        await quick.write(write_frame(FrameKind.PONG))
         pings += 1
     assert not quick.running.done()
     assert pings <= 1.5 * QUICK.silent / QUICK.keepalive
@@ -656,7 +656,7 @@ async def test_any_frame_is_a_sign_of_life(quick: Cable) -> None:
 async def test_end_whose_bytes_wait_for_their_turn_is_not_silent(cable: Cable) -> None:
     stream, reads = cable.stream, cable.flushes.reads
     reads.turn = 0.0
-    await cable.write(write_frame(Kind.PONG))
+    await cable.write(write_frame(FrameKind.PONG))
     await until(lambda: stream in reads.waiting)
     for silent in (limits.NOT_ANSWERING_S, limits.SILENT_S):
         stream._heard = time.monotonic() - silent
@@ -712,7 +712,7 @@ async def test_end_that_reads_slowly_is_not_silent_until_it_reads_no_more(
 async def test_end_that_has_all_bytes_is_silent_without_a_sign(cable: Cable) -> None:
     stream = cable.stream
     for _ in range(3):
-        cable.stream.control(write_frame(Kind.PONG))
+        cable.stream.control(write_frame(FrameKind.PONG))
         await cable.next_frame()
         await until(lambda: not progress(stream.info("socket"), stream.unsent)[0])
         stream._heard = time.monotonic() - limits.NOT_ANSWERING_S
@@ -723,10 +723,10 @@ async def test_end_that_has_all_bytes_is_silent_without_a_sign(cable: Cable) -> 
 async def test_end_is_not_blamed_for_a_loop_that_stood_still(quick: Cable) -> None:
     await asyncio.sleep(0)
     time.sleep(1.2 * QUICK.silent)  # noqa: ASYNC251 - the process is held
-    await quick.write(write_frame(Kind.PONG))
-    assert await quick.next_frame() == (Kind.PING, b"")
-    await quick.write(write_frame(Kind.PONG))
-    assert await quick.next_frame() == (Kind.PING, b"")
+    await quick.write(write_frame(FrameKind.PONG))
+    assert await quick.next_frame() == (FrameKind.PING, b"")
+    await quick.write(write_frame(FrameKind.PONG))
+    assert await quick.next_frame() == (FrameKind.PING, b"")
     assert not quick.running.done()
 
 

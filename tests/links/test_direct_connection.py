@@ -14,7 +14,7 @@ import pytest
 from taskd_net import Code, Position
 from taskd_net.base.peer_limits import Limits
 from taskd_net.net.tls.strangers import peers_of
-from taskd_net.net.wire.socket_frames import Kind, write_frame
+from taskd_net.net.wire.socket_frames import FrameKind, write_frame
 from taskd_net.observe.document import document
 from tests.peers import mesh_state
 from tests.peers.direct_child import DirectChild
@@ -128,7 +128,7 @@ def killed(child: DirectChild) -> None:
 
 def says_why(child: DirectChild) -> None:
     """End the link with a reason."""
-    child.put(write_frame(Kind.END, b"out of service"))
+    child.put(write_frame(FrameKind.END, b"out of service"))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_reason_of_a_child_keeps_it_in_the_reports_whatever_it_says(mesh: 
     proxy = await mesh.proxy(0, mgr)
     async with DirectChild("Worker/0/0") as child:
         await child.join(proxy.address or "")
-        child.put(write_frame(Kind.END, "\U0001f4a5".encode() * 120))
+        child.put(write_frame(FrameKind.END, "\U0001f4a5".encode() * 120))
         await mesh.logged("child_lost", child="Worker/0/0")
         told = await mesh_state.until(mgr, lambda now: now.get("Worker/0/0", {}).get("state") == "lost")
         assert told["Worker/0/0"]["end_reason"] == "\U0001f4a5" * 75

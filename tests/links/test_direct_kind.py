@@ -22,7 +22,7 @@ from taskd_net.net.links.direct import KEY
 from taskd_net.net.links.direct_acceptor import GREETINGS_PER_ADDRESS, DirectAcceptor
 from taskd_net.net.links.kind import Way
 from taskd_net.net.links.peer import Metadata
-from taskd_net.net.wire.socket_frames import VERSION, Greeting, Kind, write_frame, write_greeting
+from taskd_net.net.wire.socket_frames import VERSION, FrameKind, Greeting, write_frame, write_greeting
 from tests.peers import mesh_state
 from tests.peers.certificates import Folder
 from tests.peers.child import RawChild
@@ -259,9 +259,9 @@ async def test_port_that_stays_shut_is_logged_once(
     [
         pytest.param(GREETING, id="wrong token"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="of the web"),
-        pytest.param(struct.pack("<IB", 0xFFFF_FFFF, Kind.GREETING), id="4 GiB"),
-        pytest.param(write_frame(Kind.BATCH, b"x" * 1000), id="no greeting"),
-        pytest.param(write_frame(Kind.GREETING, GREETING[5:-1]), id="too short"),
+        pytest.param(struct.pack("<IB", 0xFFFF_FFFF, FrameKind.GREETING), id="4 GiB"),
+        pytest.param(write_frame(FrameKind.BATCH, b"x" * 1000), id="no greeting"),
+        pytest.param(write_frame(FrameKind.GREETING, GREETING[5:-1]), id="too short"),
     ],
 )
 async def test_stranger_is_hung_up_on_without_a_word_and_logged_once(mesh: Mesh, data: bytes) -> None:
@@ -278,7 +278,7 @@ async def test_stranger_is_hung_up_on_without_a_word_and_logged_once(mesh: Mesh,
 async def test_greeting_of_an_earlier_version_is_refused_in_words(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     earlier = bytearray(GREETING)
-    earlier[len(write_frame(Kind.GREETING)) + len(b"taskd-net direct")] = VERSION - 1
+    earlier[len(write_frame(FrameKind.GREETING)) + len(b"taskd-net direct")] = VERSION - 1
     assert await answer_to(await port_of(mgr), bytes(earlier)) == b""
     await mesh.logged("violation", detail=f"a direct link: the greeting is of version {VERSION - 1}, not {VERSION}")
 

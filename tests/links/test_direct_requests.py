@@ -20,9 +20,9 @@ from taskd_net.net.links.direct_requests import Answering, Asking
 from taskd_net.net.links.grpc_calls import CallFailed, GrpcRequests
 from taskd_net.net.links.remote import Caller, remote_of
 from taskd_net.net.wire import link_pb2
-from taskd_net.net.wire.link_requests import Announcing, Reply, Request, read_request, write_reply, write_request
+from taskd_net.net.wire.link_requests import Announcing, LinkReply, Request, read_request, write_reply, write_request
 from taskd_net.net.wire.requests import write_announcement
-from taskd_net.net.wire.socket_frames import FrameError, Greeting, Kind, write_frame, write_greeting
+from taskd_net.net.wire.socket_frames import FrameError, FrameKind, Greeting, write_frame, write_greeting
 from taskd_net.observe import status_codec
 from taskd_net.observe.ledger import Report
 from tests.peers.certificates import Folder
@@ -81,7 +81,7 @@ async def test_leaf_is_accepted_and_announced_in_one_write(mesh: Mesh) -> None:
         )
         data = await soon(reader.read(4096))
         (accepted, _), (reply, payload) = fed(reader_of(4096), data, [4096])
-        assert (accepted, reply) == (Kind.ACCEPTED, Kind.REPLY)
+        assert (accepted, reply) == (FrameKind.ACCEPTED, FrameKind.REPLY)
         answer = link_pb2.Reply.FromString(payload)
         assert (answer.number, pb.Ack.FromString(answer.ack).code) == (7, 0)
         assert mgr.driver.router.routes.next_hop(WORKER) is not None
@@ -158,7 +158,7 @@ async def test_request_that_cannot_be_read_costs_the_link_and_a_bad_announcement
         assert (await soon(child.call("PathDiscovery", b"\xff"))).code == Code.NIL_MESSAGE
         reply = await soon(child.ask(report=b"\xff", patience=3000))
         assert pb.Ack.FromString(reply.ack).code == Code.CLIENT_ERR
-        child.put(write_frame(Kind.REQUEST, b"\xff"))
+        child.put(write_frame(FrameKind.REQUEST, b"\xff"))
         await mesh.logged("child_lost")
         assert mgr.statistics.violations == 1
 
@@ -197,9 +197,9 @@ async def test_requests_of_a_child_that_reads_nothing_are_bounded(mesh: Mesh) ->
 async def test_parent_that_asks_its_child_costs_the_link() -> None:
     asking = Asking(MGR)
     with pytest.raises(FrameError, match="a request of the parent"):
-        asking.arrived(Kind.REQUEST, b"")
+        asking.arrived(FrameKind.REQUEST, b"")
     with pytest.raises(FrameError, match="the bytes are not a reply"):
-        asking.arrived(Kind.REPLY, b"\xff")
+        asking.arrived(FrameKind.REPLY, b"\xff")
 
 
 # ---- a link that goes on elsewhere, or ends
@@ -249,18 +249,18 @@ async def test_requests_that_moved_to_another_socket_count_until_they_are_answer
         end.attach(pipe)
     request = write_request(Request(1, b"report", 30.0))
     for _ in range(direct_requests.REQUESTS - 1):
-        before.arrived(Kind.REQUEST, request)
+        before.arrived(FrameKind.REQUEST, request)
     after.follow(before)
-    after.arrived(Kind.REQUEST, request)
+    after.arrived(FrameKind.REQUEST, request)
     with pytest.raises(FrameError, match="more than"):
-        after.arrived(Kind.REQUEST, request)
+        after.arrived(FrameKind.REQUEST, request)
     under_way = set(after._under_way)
     hold.set()
     await asyncio.gather(*under_way)
     # Replies have left.
     pipe.unsaid.clear()
     for _ in range(direct_requests.REQUESTS):
-        after.arrived(Kind.REQUEST, request)
+        after.arrived(FrameKind.REQUEST, request)
     after.ended()
 
 
@@ -298,10 +298,10 @@ async def test_reply_that_comes_too_late_is_dropped() -> None:
     asking, pipe = Asking(MGR), Pipe()
     asking.attach(pipe)
     assert (await asking.announce(Announcing(b""), 0.01)).code == Code.NETWORK_ACK_LOST
-    asking.arrived(Kind.REPLY, write_reply(Reply(pipe.number, b"")))
+    asking.arrived(FrameKind.REPLY, write_reply(LinkReply(pipe.number, b"")))
     report = asyncio.create_task(asking.report(b"", 10.0))
     await asyncio.sleep(0)
-    asking.arrived(Kind.REPLY, write_reply(Reply(pipe.number, b"here")))
+    asking.arrived(FrameKind.REPLY, write_reply(LinkReply(pipe.number, b"here")))
     assert await soon(report) == b"here"
 
 
@@ -322,7 +322,7 @@ def test_requests_are_answered_alike_however_the_stream_is_cut(asked: list[str],
             stream = write_greeting(Greeting(child.offer[1], False))
             for number, what in enumerate(asked):
                 if what == "ping":
-                    stream += write_frame(Kind.PING)
+                    stream += write_frame(FrameKind.PING)
                 elif what == "report":
                     stream += child.request(number=number, report=status_codec.write_report(Report()), patience=9000)
                 else:
@@ -338,13 +338,17 @@ def test_requests_are_answered_alike_however_the_stream_is_cut(asked: list[str],
             codes: list[tuple[int, int]] = []
             async with asyncio.timeout(20):
                 # Several pings that come together have one answer.
-                while len(codes) < len(asked) - asked.count("ping") or ("ping" in asked and Kind.PONG not in kinds):
+                while len(codes) < len(asked) - asked.count("ping") or (
+                    "ping" in asked and FrameKind.PONG not in kinds
+                ):
                     frames = fed(got, await reader.read(4096), [4096])
-                    assert kinds or frames[0][0] == Kind.ACCEPTED
+                    assert kinds or frames[0][0] == FrameKind.ACCEPTED
                     kinds |= {kind for kind, _ in frames}
-                    replies = [link_pb2.Reply.FromString(payload) for kind, payload in frames if kind == Kind.REPLY]
+                    replies = [
+                        link_pb2.Reply.FromString(payload) for kind, payload in frames if kind == FrameKind.REPLY
+                    ]
                     codes += [(reply.number, pb.Ack.FromString(reply.ack).code) for reply in replies]
-            return sorted(codes), Kind.PONG in kinds
+            return sorted(codes), FrameKind.PONG in kinds
 
     codes, pong = asyncio.run(answers())
     expected = [

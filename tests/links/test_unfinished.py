@@ -16,7 +16,7 @@ from taskd_net.base import limits
 from taskd_net.base.peer_limits import DEFAULT
 from taskd_net.net.links import unfinished
 from taskd_net.net.links.unfinished import Unfinished
-from taskd_net.net.wire.socket_frames import HEAD, Kind
+from taskd_net.net.wire.socket_frames import HEAD, FrameKind
 from tests.cli.processes import Daemon
 from tests.peers.direct_child import DirectChild
 from tests.peers.mesh import Mesh, soon
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(240)
 
 LINKS = 1000
 MIB = 1024 * 1024
-HEAD_OF_8_MIB = HEAD.pack(limits.MESSAGE_BYTES, Kind.BATCH)
+HEAD_OF_8_MIB = HEAD.pack(limits.MESSAGE_BYTES, FrameKind.BATCH)
 STILL_S = unfinished.STILL_S
 
 

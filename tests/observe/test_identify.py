@@ -13,7 +13,7 @@ import pytest
 from taskd_net.base.address import Address
 from taskd_net.observe import identify as identify_module
 from taskd_net.observe.client import NodeClient
-from taskd_net.observe.identify import Kind, identify
+from taskd_net.observe.identify import ServerKind, identify
 from taskd_net.observe.probe_codec import About
 from taskd_net.observe.service import PROBE_SERVICE
 from taskd_net.version import __version__
@@ -34,7 +34,7 @@ async def test_node_of_ours_says_who_it_is_and_what_time_it_has(mesh: Mesh) -> N
     began = time.monotonic()
     found = await identify(Address.parse(str(mgr.address)), PATIENCE_S)
     took = time.monotonic() - began
-    assert found.kind is Kind.OURS
+    assert found.kind is ServerKind.OURS
     assert found.about is not None
     assert (found.about.position, found.about.version) == (mgr.position, __version__)
     # Both clocks are this machine's: they differ by what it does not know of the way, at most.
@@ -68,7 +68,7 @@ async def test_parent_that_knows_the_four_calls_is_told_by_how_it_refuses_a_stra
     async with RawParent() as parent:
         found = await identify(Address.parse(parent.address), PATIENCE_S)
         request = await soon(parent.requests["InitServerDownStream"].get())
-    assert (found.kind, found.about) == (Kind.MESH, None)
+    assert (found.kind, found.about) == (ServerKind.MESH, None)
     # A position that no job has, so that nobody loses his place to whoever looks.
     role, rank = request.split("/")
     assert (role, int(rank) >= 1_000_000_000) == ("Agent", True)
@@ -79,7 +79,7 @@ async def test_parent_that_never_says_whether_it_takes_the_stream_knows_the_call
         parent.hold["InitServerDownStream"] = asyncio.Event()
         found = await soon(identify(Address.parse(parent.address), 0.3))
         parent.hold.pop("InitServerDownStream").set()
-    assert found.kind is Kind.MESH
+    assert found.kind is ServerKind.MESH
 
 
 async def test_server_of_something_else() -> None:
@@ -88,7 +88,7 @@ async def test_server_of_something_else() -> None:
     await server.start()
     found = await identify(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
     await server.stop(None)
-    assert found.kind is Kind.OTHER
+    assert found.kind is ServerKind.OTHER
 
 
 async def test_refusal_whose_metadata_comes_before_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ async def test_refusal_whose_metadata_comes_before_its_status(monkeypatch: pytes
     await server.start()
     found = await identify(Address.parse(f"127.0.0.1:{port}"), PATIENCE_S)
     await server.stop(None)
-    assert found.kind is Kind.OTHER
+    assert found.kind is ServerKind.OTHER
     assert looks[1:] == [True]
 
 
@@ -135,9 +135,9 @@ async def test_server_that_is_too_busy_to_answer() -> None:
     finally:
         await server.stop(None)
     assert busy.is_set()
-    assert found.kind is Kind.SILENT
+    assert found.kind is ServerKind.SILENT
 
 
 async def test_nobody() -> None:
     found = await identify(Address.parse(free_address()), PATIENCE_S)
-    assert found.kind is Kind.NONE
+    assert found.kind is ServerKind.NONE

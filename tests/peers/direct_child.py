@@ -14,9 +14,9 @@ from taskd_net.net.links.direct import KEY
 from taskd_net.net.wire import link_pb2
 from taskd_net.net.wire.socket_frames import (
     Buffers,
+    FrameKind,
     FrameReader,
     Greeting,
-    Kind,
     read_delivered,
     read_message,
     write_frame,
@@ -73,7 +73,7 @@ class DirectChild(LinkChild):
         self._reader = asyncio.create_task(self._read(reader))
         async with asyncio.timeout(PATIENCE_S):
             kind, _ = await self.other.get()
-        assert kind == Kind.ACCEPTED
+        assert kind == FrameKind.ACCEPTED
 
     def put(self, data: bytes) -> None:
         """Write bytes."""
@@ -82,7 +82,7 @@ class DirectChild(LinkChild):
 
     def request(self, **content: Any) -> bytes:
         """A request as a frame."""
-        return write_frame(Kind.REQUEST, link_pb2.Request(**content).SerializeToString())
+        return write_frame(FrameKind.REQUEST, link_pb2.Request(**content).SerializeToString())
 
     async def ask(self, **content: Any) -> Any:
         """Ask. Returns the reply.
@@ -112,7 +112,7 @@ class DirectChild(LinkChild):
     async def write(self, data: bytes) -> None:
         """Write a batch, and wait until the kernel has most of it. A link that has ended ignores it."""
         assert self.writer is not None
-        self.put(write_frame(Kind.BATCH, data))
+        self.put(write_frame(FrameKind.BATCH, data))
         try:
             await self.writer.drain()
         except ConnectionError:
@@ -127,7 +127,7 @@ class DirectChild(LinkChild):
     async def ended(self, timeout: float = 60.0) -> grpc.StatusCode:
         """Read until the parent ends the link. A socket has no status: OK."""
         async with asyncio.timeout(timeout):
-            while (await self.other.get())[0] != Kind.END:
+            while (await self.other.get())[0] != FrameKind.END:
                 pass
         return grpc.StatusCode.OK
 
@@ -143,19 +143,19 @@ class DirectChild(LinkChild):
                 data = data[size:]
                 while (frame := frames.next()) is not None:
                     self._take(frame[0], bytes(frame[1]))
-        self.other.put_nowait((Kind.END, b""))
+        self.other.put_nowait((FrameKind.END, b""))
         for reply in self.replies.values():
             if not reply.done():
                 reply.set_exception(ConnectionError("the link has ended"))
 
     def _take(self, kind: int, payload: bytes) -> None:
-        if kind == Kind.REPLY:
+        if kind == FrameKind.REPLY:
             reply = link_pb2.Reply.FromString(payload)
             answer = self.replies.pop(reply.number, None)
             if answer is not None and not answer.done():
                 answer.set_result(reply)
-        elif kind == Kind.PING:
-            self.put(write_frame(Kind.PONG))
+        elif kind == FrameKind.PING:
+            self.put(write_frame(FrameKind.PONG))
         else:
             self.other.put_nowait(_whole(kind, payload))
 
@@ -182,12 +182,12 @@ async def _read_some(reader: asyncio.StreamReader) -> bytes:
 
 def _whole(kind: int, payload: bytes) -> tuple[int, bytes]:
     """A frame; a batch of one message, or of one answer 0, as any other batch."""
-    if kind == Kind.MESSAGE:
+    if kind == FrameKind.MESSAGE:
         number, patience, taken, message = read_message(payload)
         batch = link_pb2.Batch(messages=[message], numbers=[number], patience=[patience], taken=taken)
-    elif kind == Kind.DELIVERED:
+    elif kind == FrameKind.DELIVERED:
         number, taken = read_delivered(payload)
         batch = link_pb2.Batch(accepted_numbers=[number], taken=taken)
     else:
         return kind, payload
-    return Kind.BATCH, batch.SerializeToString()
+    return FrameKind.BATCH, batch.SerializeToString()

@@ -11,7 +11,7 @@ import grpc
 from taskd_net.base import limits
 from taskd_net.net.links.direct import KEY
 from taskd_net.net.wire import link_pb2, socket_frames
-from taskd_net.net.wire.socket_frames import VERSION, Buffers, FrameReader, Kind, write_accepted, write_frame
+from taskd_net.net.wire.socket_frames import VERSION, Buffers, FrameKind, FrameReader, write_accepted, write_frame
 from tests.peers.links import LinkParent
 from tests.peers.stubs import pb, position
 
@@ -58,7 +58,7 @@ class DirectParent(LinkParent):
 
     async def write(self, stream: Any, data: bytes) -> None:
         """Write a batch to a child."""
-        await stream.put(write_frame(Kind.BATCH, data))
+        await stream.put(write_frame(FrameKind.BATCH, data))
 
     def end_streams(self) -> None:
         """End the links of all children."""
@@ -97,12 +97,12 @@ class DirectParent(LinkParent):
             line.end()
 
     async def _took(self, line: Line, kind: int, payload: bytes) -> None:
-        if kind == Kind.GREETING:
+        if kind == FrameKind.GREETING:
             await line.put(write_accepted(True))
             await self.accepted(line)
-        elif kind == Kind.PING:
-            await line.put(write_frame(Kind.PONG))
-        elif kind == Kind.REQUEST:
+        elif kind == FrameKind.PING:
+            await line.put(write_frame(FrameKind.PONG))
+        elif kind == FrameKind.REQUEST:
             number = link_pb2.Request.FromString(payload).number
             ack = pb.Ack(src=position("Mgr/0")).SerializeToString()
-            await line.put(write_frame(Kind.REPLY, link_pb2.Reply(number=number, ack=ack).SerializeToString()))
+            await line.put(write_frame(FrameKind.REPLY, link_pb2.Reply(number=number, ack=ack).SerializeToString()))

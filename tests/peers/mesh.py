@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pytest
 
 from taskd_net import Message, Node, NodeConfig
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.core.ready import Ready
 from tests.core.invariants import check
 from tests.links import memory
@@ -42,7 +42,7 @@ async def soon(work: Awaitable[T], timeout: float = PATIENCE_S) -> T:
 class WatchedNode(Node):
     """A node that checks its Router after every event, and reports changes."""
 
-    def __init__(self, config: NodeConfig, mesh: Mesh, times: Times) -> None:
+    def __init__(self, config: NodeConfig, mesh: Mesh, times: LinkTimes) -> None:
         super().__init__(config, times=times)
         self._mesh = mesh
         self._carry_out, self.driver.perform = self.driver.perform, self._perform  # type: ignore[method-assign]
@@ -175,7 +175,7 @@ class Mesh:
     # ---- nodes
 
     def let(self, **times: float) -> None:
-        """Give nodes that start from now on other times of their links, by the names of `Times`."""
+        """Give nodes that start from now on other times of their links, by the names of `LinkTimes`."""
         self.times = replace(self.times, **times)
 
     @property
@@ -185,7 +185,7 @@ class Mesh:
         return {"links": mixed if self._links == "mixed" else self._links}
 
     async def start(self, config: NodeConfig, **times: float) -> WatchedNode:
-        """Start a node, which is closed with the mesh. Its times are named as in `Times`."""
+        """Start a node, which is closed with the mesh. Its times are named as in `LinkTimes`."""
         node = WatchedNode(config, self, replace(self.times, **times))
         await node.start()
         self.nodes.append(node)
@@ -259,13 +259,13 @@ class Mesh:
         await self.until(lambda: self.count(event, **fields) >= times, timeout)
 
 
-QUICK = Times(backoff_initial=0.01, backoff_max=0.2)
+QUICK = LinkTimes(backoff_initial=0.01, backoff_max=0.2)
 """Times of every node: short pauses, for tests with restarts."""
 
 
 def _times(settings: dict[str, Any]) -> dict[str, float]:
     """Take the times out of the settings of a node."""
-    return {each.name: settings.pop(each.name) for each in fields(Times) if each.name in settings}
+    return {each.name: settings.pop(each.name) for each in fields(LinkTimes) if each.name in settings}
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

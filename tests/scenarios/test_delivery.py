@@ -7,7 +7,7 @@ import pytest
 
 from taskd_net import Code
 from taskd_net.base.limits import LINK_MESSAGES
-from taskd_net.core.seen import Seen
+from taskd_net.core.seen import SeenMessages
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 
@@ -99,7 +99,7 @@ async def test_same_uuid_of_two_senders_is_two_messages(mesh: Mesh) -> None:
 async def test_resend_outside_the_window_is_delivered_again(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, mgr)
-    worker.driver.router.gate.seen = Seen(2)
+    worker.driver.router.gate.seen = SeenMessages(2)
     for uuid in ("a", "b", "c", "a", "c"):
         assert (await mgr.send(uuid, to=worker.position, uuid=uuid)).ok
     assert await worker.take_all(4) == ["a", "b", "c", "a"]

@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 import watchfiles
 
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.cli.authority import Authority
 from taskd_net.net.tls.files import Tls
 from taskd_net.net.tls.rotation import Rotation
@@ -24,7 +24,7 @@ from tests.peers.mesh import PATIENCE_S, soon
 
 pytestmark = pytest.mark.timeout(60)
 
-OFTEN = Times(certificates_look=0.1)
+OFTEN = LinkTimes(certificates_look=0.1)
 """Changes without a notification are seen soon."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from taskd_net.base import limits
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.net.tls.strangers import Strangers, _address, peers_of
 from tests.peers.certificates import Folder
 from tests.peers.mesh import PATIENCE_S, Mesh, soon
@@ -57,7 +57,7 @@ async def test_who_has_registered_is_no_stranger_and_another_one_is() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        strangers = Strangers(port, cast("Any", Log()), Times(strangers_look=0.0, strangers_heard=0.1))
+        strangers = Strangers(port, cast("Any", Log()), LinkTimes(strangers_look=0.0, strangers_heard=0.1))
         watching = asyncio.create_task(strangers.watch())
         with socket.create_connection(("127.0.0.1", port)) as child:
             strangers.handshake()

@@ -20,7 +20,7 @@ from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position
 from taskd_net.core.links import UP
 from taskd_net.core.ready import EndStream, Forgot, Kind, Ready
-from taskd_net.net.joining.connecting import Connection, Stay
+from taskd_net.net.joining.connecting import ParentConnection, Stay
 from taskd_net.net.joining.join import Joiner
 from taskd_net.net.joining.serve import MeshServer
 from taskd_net.net.links import peer as peers
@@ -111,7 +111,7 @@ class Rig(FakeNode):
         self._run("up", up, UP)
         peer = peers.Peer(peers.ORIGINAL)
         requests = GrpcRequests(cast("Any", self), router.identity, Position.mgr(), peer)
-        connection = Connection(cast("Any", self), None, Opened(up, cast("Any", None)), requests)
+        connection = ParentConnection(cast("Any", self), None, Opened(up, cast("Any", None)), requests)
         self.stay = Stay(connection, Position.mgr(), peer)
         self.perform(router.upstream_up(0.0, up, Position.mgr(), quirks=peers.ORIGINAL.parent))
         below = {"Worker/0/0": peers.ORIGINAL, "Proxy/1": peers.ORIGINAL, "Worker/0/1": peers.OURS}

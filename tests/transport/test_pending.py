@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.net.joining.pending import Pending
+from taskd_net.net.joining.pending import PendingRegistrations
 from taskd_net.net.links.remote import Remote
 from tests.peers.mesh import soon
 
@@ -17,12 +17,14 @@ HERE = Remote("ipv4", "10.0.0.1", "1")
 THERE = Remote("ipv4", "10.0.0.1", "2")
 
 
-def small(per_connection: int = 1, line: int = 2) -> Pending:
+def small(per_connection: int = 1, line: int = 2) -> PendingRegistrations:
     """Few places, and a short line."""
-    return Pending(lambda: 0, per_connection, 9, line)
+    return PendingRegistrations(lambda: 0, per_connection, 9, line)
 
 
-async def register(pending: Pending, remote: Remote, known: int | None = None, new: int | None = None) -> None:
+async def register(
+    pending: PendingRegistrations, remote: Remote, known: int | None = None, new: int | None = None
+) -> None:
     """A registration; `new`: the child that it gets a place for."""
     async with pending.place(remote, known) as place:
         if new is not None:
@@ -30,7 +32,7 @@ async def register(pending: Pending, remote: Remote, known: int | None = None, n
 
 
 @asynccontextmanager
-async def waiting(pending: Pending, remote: Remote) -> AsyncIterator[asyncio.Task[None]]:
+async def waiting(pending: PendingRegistrations, remote: Remote) -> AsyncIterator[asyncio.Task[None]]:
     """A registration that waits."""
     task = asyncio.create_task(register(pending, remote))
     await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from taskd_net import Code, Node
 from taskd_net.base.address import Address
 from taskd_net.net.joining.standard import LIVENESS, Health
-from taskd_net.net.joining.streams import Streams
+from taskd_net.net.joining.streams import ChildStreams
 from taskd_net.net.links.kind import End
 from taskd_net.node.driver import Driver
 from taskd_net.observe.client import AskFailed, ask_health
@@ -73,18 +73,18 @@ async def test_who_watches_is_told_before_the_end(mesh: Mesh, end: str, monkeypa
     mgr = await mesh.mgr()
     await mesh.worker(0, 0, mgr)
     steps: list[str] = []
-    stop, end_stream = Health.stop, Streams.end_all
+    stop, end_stream = Health.stop, ChildStreams.end_all
 
     async def stopped(self: Health) -> None:
         await stop(self)
         steps.append("health")
 
-    def ended(self: Streams, end: End) -> None:
+    def ended(self: ChildStreams, end: End) -> None:
         steps.append("stream")
         end_stream(self, end)
 
     monkeypatch.setattr(Health, "stop", stopped)
-    monkeypatch.setattr(Streams, "end_all", ended)
+    monkeypatch.setattr(ChildStreams, "end_all", ended)
     async with grpc.aio.insecure_channel(str(mgr.address)) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())

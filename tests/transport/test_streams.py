@@ -9,13 +9,13 @@ import grpc
 import pytest
 
 from taskd_net import Code, Message, Position
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import VIOLATION_PAUSE_S, Link
 from taskd_net.core.ready import EndStream, Ready
-from taskd_net.net.joining.pending import Pending
+from taskd_net.net.joining.pending import PendingRegistrations
 from taskd_net.net.joining.permissions import Permissions
-from taskd_net.net.joining.streams import Streams
+from taskd_net.net.joining.streams import ChildStreams
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.batched_kind import STREAM
 from taskd_net.net.links.connections import Connections
@@ -93,7 +93,7 @@ class FakeIncoming:
 class EndingNode(FakeNode):
     """A node that also ends the streams that its Router wants ended."""
 
-    streams: Streams
+    streams: ChildStreams
 
     def perform(self, ready: Ready) -> None:
         """Carry out what the Router decided."""
@@ -108,11 +108,13 @@ class EndingNode(FakeNode):
 class Parent:
     """A Mgr that one child has registered at."""
 
-    def __init__(self, times: Times = TIMES) -> None:
+    def __init__(self, times: LinkTimes = TIMES) -> None:
         self.node = EndingNode("Mgr", times)
         self.observer = FakeObserver()
         permissions = Permissions(self.node.router, self.observer.connections, certified=False)
-        self.streams = self.node.streams = Streams(self.node, self.observer, permissions, Pending(lambda: 0))
+        self.streams = self.node.streams = ChildStreams(
+            self.node, self.observer, permissions, PendingRegistrations(lambda: 0)
+        )
         ready = self.node.router.register(0.0, WORKER, credentials=Credentials(HERE.place))
         assert ready.link is not None
         self.link = ready.link
@@ -156,7 +158,7 @@ async def test_stream_that_cannot_go_on_where_another_one_rests_takes_its_place(
 @pytest.mark.parametrize("gone", [False, True])
 async def test_link_that_cannot_move_goes_on(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
     """It does not come to rest, or the child has given up meanwhile."""
-    parent = Parent(Times(renewal=0.05))
+    parent = Parent(LinkTimes(renewal=0.05))
     first, second = FakeIncoming(parent.node), FakeIncoming(parent.node)
     second.continues, second.gone = True, gone
     serving = asyncio.create_task(parent.streams.serve(first))

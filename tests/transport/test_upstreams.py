@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from taskd_net import Code
 from taskd_net.base import limits
 from taskd_net.base.address import Address
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.net.joining.connecting import Connector
 from taskd_net.net.joining.join import Joiner, _Lost
 from taskd_net.net.links import registry
@@ -231,7 +231,7 @@ class Play:
         self.running = 0
         self.over = asyncio.Event()
         addresses = [Address("127.0.0.1", 1 + at) for at in range(len(reactions[0]))]
-        host, pauses = cast("Any", FakeNode("Worker/0/0", Times(upstream_look=0.001))), cast("Any", self)
+        host, pauses = cast("Any", FakeNode("Worker/0/0", LinkTimes(upstream_look=0.001))), cast("Any", self)
         self.joiner = Joiner(host, addresses, pauses, 1.0, lambda _: None, kinds=registry.usable("tasknet"))
         self.joiner._connectors = [cast("Any", Listener(self, at)) for at in range(len(addresses))]
         self.joiner._attempt = self.attempt  # type: ignore[method-assign]

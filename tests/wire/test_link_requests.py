@@ -15,7 +15,7 @@ from taskd_net.core.ready import Kind
 from taskd_net.net.wire import link_pb2
 from taskd_net.net.wire.link_requests import (
     Announcing,
-    Reply,
+    LinkReply,
     Request,
     read_reply,
     read_request,
@@ -42,19 +42,19 @@ def test_announcement(number: int, data: bytes, kind: Kind, end: State | None, m
 @given(NUMBERS, st.binary(max_size=200))
 def test_report_and_its_answer(number: int, data: bytes) -> None:
     assert read_request(write_request(Request(number, data, 3.0))) == Request(number, data, 3.0)
-    assert read_reply(write_reply(Reply(number, data)), MGR) == Reply(number, data)
+    assert read_reply(write_reply(LinkReply(number, data)), MGR) == LinkReply(number, data)
 
 
 @given(NUMBERS, st.text(st.characters(codec="utf-8"), min_size=1, max_size=20))
 def test_renewal_and_its_offer(number: int, offer: str) -> None:
     assert read_request(write_request(Request(number, None, 3.0))) == Request(number, None, 3.0)
-    assert read_reply(write_reply(Reply(number, offer)), MGR) == Reply(number, offer)
+    assert read_reply(write_reply(LinkReply(number, offer)), MGR) == LinkReply(number, offer)
 
 
 @given(NUMBERS, st.sampled_from(Code), st.text(st.characters(codec="utf-8"), max_size=20))
 def test_answer_to_an_announcement(number: int, code: Code, uuid: str) -> None:
     ack = Ack(uuid, int(code), Position.proxy(3))
-    assert read_reply(write_reply(Reply(number, ack)), MGR) == Reply(number, ack)
+    assert read_reply(write_reply(LinkReply(number, ack)), MGR) == LinkReply(number, ack)
 
 
 @given(st.binary(max_size=100))

@@ -15,9 +15,9 @@ from taskd_net.net.wire.socket_frames import (
     HEAD,
     Buffers,
     FrameError,
+    FrameKind,
     FrameReader,
     Greeting,
-    Kind,
     read_accepted,
     read_delivered,
     read_greeting,
@@ -70,13 +70,15 @@ def fed(reader: Reader, data: bytes, cuts: list[int]) -> list[tuple[int, bytes]]
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(Kind), st.integers(0, 300) | st.sampled_from([4000, 4091, 4092, 70_000, 200_000])),
+        st.tuples(
+            st.sampled_from(FrameKind), st.integers(0, 300) | st.sampled_from([4000, 4091, 4092, 70_000, 200_000])
+        ),
         max_size=12,
     ),
     st.lists(st.integers(1, 5000) | st.just(1_000_000), min_size=1, max_size=5),
 )
 def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
-    frames: list[tuple[Kind, int]], cuts: list[int]
+    frames: list[tuple[FrameKind, int]], cuts: list[int]
 ) -> None:
     payloads = [(kind, bytes([index]) * size) for index, (kind, size) in enumerate(frames)]
     stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
@@ -87,7 +89,7 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
 
 
 def test_one_byte_at_a_time() -> None:
-    payloads = [(Kind.BATCH, b"x" * size) for size in (0, 1, 5000)]
+    payloads = [(FrameKind.BATCH, b"x" * size) for size in (0, 1, 5000)]
     stream = b"".join(write_frame(kind, payload) for kind, payload in payloads)
     assert fed(reader_of(limits.RECEIVE_BYTES), stream, [1]) == payloads
 
@@ -95,7 +97,7 @@ def test_one_byte_at_a_time() -> None:
 def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
     with pytest.raises(FrameError, match="a frame of 4294967295 bytes; the limit is"):
-        fed(reader, struct.pack("<IB", 0xFFFF_FFFF, Kind.BATCH), [5])
+        fed(reader, struct.pack("<IB", 0xFFFF_FFFF, FrameKind.BATCH), [5])
     reader.keep()
     assert len(reader.space()) <= socket_frames.OWN_BYTES
 
@@ -104,19 +106,19 @@ def test_length_of_4_gib_is_refused_before_any_memory_is_taken() -> None:
 def test_bound_is_exact(size: int, taken: bool) -> None:
     reader = reader_of(1000)
     if taken:
-        assert fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000]) == [(Kind.BATCH, b"x" * size)]
+        assert fed(reader, write_frame(FrameKind.BATCH, b"x" * size), [2000]) == [(FrameKind.BATCH, b"x" * size)]
     else:
         with pytest.raises(FrameError):
-            fed(reader, write_frame(Kind.BATCH, b"x" * size), [2000])
+            fed(reader, write_frame(FrameKind.BATCH, b"x" * size), [2000])
 
 
 def test_link_has_a_buffer_of_its_own_only_for_bytes_that_wait() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
+    stream = write_frame(FrameKind.BATCH, b"x" * 1_000_000)
     assert fed(reader, stream[:100], [100]) == []
     assert reader.space().obj is not reader.shared.obj
     assert reader.size == socket_frames.OWN_BYTES
-    assert fed(reader, stream[100:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
+    assert fed(reader, stream[100:], [1_000_000]) == [(FrameKind.BATCH, b"x" * 1_000_000)]
     assert reader.space().obj is reader.shared.obj
 
 
@@ -124,15 +126,15 @@ def test_large_frames_take_turns_in_one_spare_buffer() -> None:
     """Two at a time have two; the next one finds one of them at its full length, and a small one never takes it."""
     buffers = Buffers()
     first, second = Reader(limits.RECEIVE_BYTES, buffers), Reader(limits.RECEIVE_BYTES, buffers)
-    stream = write_frame(Kind.BATCH, b"x" * 1_000_000)
+    stream = write_frame(FrameKind.BATCH, b"x" * 1_000_000)
     seen: list[object] = []
     for reader in (first, second):
         fed(reader, stream[:999_999], [1_000_000])
         seen.append(reader.space().obj)
     assert seen[0] is not seen[1]
     for reader in (first, second):
-        assert fed(reader, stream[999_999:], [1_000_000]) == [(Kind.BATCH, b"x" * 1_000_000)]
-    small = write_frame(Kind.BATCH, b"x" * 1000)
+        assert fed(reader, stream[999_999:], [1_000_000]) == [(FrameKind.BATCH, b"x" * 1_000_000)]
+    small = write_frame(FrameKind.BATCH, b"x" * 1000)
     fed(second, small[:100], [100])
     assert len(second.space()) < socket_frames.READ_BYTES
     fed(first, stream[:100], [100])
@@ -141,7 +143,7 @@ def test_large_frames_take_turns_in_one_spare_buffer() -> None:
 
 def test_buffer_grows_with_the_bytes_of_a_frame_and_not_with_its_length() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    stream = write_frame(Kind.BATCH, b"x" * limits.MESSAGE_BYTES)
+    stream = write_frame(FrameKind.BATCH, b"x" * limits.MESSAGE_BYTES)
     assert fed(reader, stream[:1000], [1000]) == []
     held, sizes, frame = 1000, set(), None
     while held < len(stream):
@@ -162,29 +164,29 @@ def test_buffer_grows_with_the_bytes_of_a_frame_and_not_with_its_length() -> Non
 
 def test_frames_that_nobody_takes_wait_in_a_buffer_of_the_link() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    stream = b"".join(write_frame(Kind.BATCH, bytes([number]) * 3000) for number in range(3))
+    stream = b"".join(write_frame(FrameKind.BATCH, bytes([number]) * 3000) for number in range(3))
     reader.space()[: len(stream)] = stream
     reader.received(len(stream))
-    assert reader.next() == (Kind.BATCH, b"\x00" * 3000)
+    assert reader.next() == (FrameKind.BATCH, b"\x00" * 3000)
     reader.keep()
     reader.shared[:] = bytes(len(reader.shared))
-    assert fed(reader, write_frame(Kind.PING), [100]) == [
-        (Kind.BATCH, b"\x01" * 3000),
-        (Kind.BATCH, b"\x02" * 3000),
-        (Kind.PING, b""),
+    assert fed(reader, write_frame(FrameKind.PING), [100]) == [
+        (FrameKind.BATCH, b"\x01" * 3000),
+        (FrameKind.BATCH, b"\x02" * 3000),
+        (FrameKind.PING, b""),
     ]
 
 
 def test_reader_that_has_dropped_its_bytes_has_no_buffer_of_its_own() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    fed(reader, write_frame(Kind.BATCH, b"x" * 1000)[:100], [100])
+    fed(reader, write_frame(FrameKind.BATCH, b"x" * 1000)[:100], [100])
     reader.drop()
     assert reader.empty and reader.space().obj is reader.shared.obj
 
 
 def test_large_batch_is_read_where_it_lies() -> None:
     reader = reader_of(limits.RECEIVE_BYTES)
-    data = write_frame(Kind.BATCH, b"x" * socket_frames.VIEWED_BYTES)
+    data = write_frame(FrameKind.BATCH, b"x" * socket_frames.VIEWED_BYTES)
     reader.space()[: len(data)] = data
     reader.received(len(data))
     frame = reader.next()
@@ -192,21 +194,21 @@ def test_large_batch_is_read_where_it_lies() -> None:
 
 
 def test_head_is_that_of_the_frame() -> None:
-    assert HEAD.pack(3, Kind.BATCH) + b"abc" == write_frame(Kind.BATCH, b"abc")
+    assert HEAD.pack(3, FrameKind.BATCH) + b"abc" == write_frame(FrameKind.BATCH, b"abc")
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=100))
 def test_batch_of_one_message(number: int, patience: int, taken: int, message: bytes) -> None:
     data = write_message(number, patience, taken, message)
     ((kind, payload),) = fed(reader_of(1000), data, [1000])
-    assert (kind, read_message(payload)) == (Kind.MESSAGE, (number, patience, taken, message))
+    assert (kind, read_message(payload)) == (FrameKind.MESSAGE, (number, patience, taken, message))
     assert read_message(memoryview(payload)) == (number, patience, taken, message)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 255))
 def test_batch_of_one_answer(number: int, taken: int) -> None:
     ((kind, payload),) = fed(reader_of(1000), write_delivered(number, taken), [1000])
-    assert (kind, read_delivered(payload)) == (Kind.DELIVERED, (number, taken))
+    assert (kind, read_delivered(payload)) == (FrameKind.DELIVERED, (number, taken))
 
 
 @pytest.mark.parametrize("size", [0, 8, 10])
@@ -227,14 +229,14 @@ def test_greeting(continues: bool) -> None:
 @pytest.mark.parametrize(
     ("kind", "payload"),
     [
-        (Kind.BATCH, write_greeting(Greeting(TOKEN, False))[5:]),
-        (Kind.GREETING, b""),
-        (Kind.GREETING, write_greeting(Greeting(TOKEN, False))[5:] + b"x"),
-        (Kind.GREETING, b"GET / HTTP/1.1 4"[:16] + write_greeting(Greeting(TOKEN, False))[21:]),
-        (Kind.GREETING, write_greeting(Greeting(TOKEN, False))[5:21] + b"\x02" + b"\x00" + TOKEN),
+        (FrameKind.BATCH, write_greeting(Greeting(TOKEN, False))[5:]),
+        (FrameKind.GREETING, b""),
+        (FrameKind.GREETING, write_greeting(Greeting(TOKEN, False))[5:] + b"x"),
+        (FrameKind.GREETING, b"GET / HTTP/1.1 4"[:16] + write_greeting(Greeting(TOKEN, False))[21:]),
+        (FrameKind.GREETING, write_greeting(Greeting(TOKEN, False))[5:21] + b"\x02" + b"\x00" + TOKEN),
     ],
 )
-def test_first_frame_of_somebody_else_is_no_greeting(kind: Kind, payload: bytes) -> None:
+def test_first_frame_of_somebody_else_is_no_greeting(kind: FrameKind, payload: bytes) -> None:
     with pytest.raises(FrameError):
         read_greeting(kind, payload)
 
@@ -242,7 +244,7 @@ def test_first_frame_of_somebody_else_is_no_greeting(kind: Kind, payload: bytes)
 @pytest.mark.parametrize("joined", [True, False, None])
 def test_acceptance_tells_whether_the_parent_has_joined(joined: bool | None) -> None:
     ((kind, payload),) = fed(reader_of(1000), write_accepted(joined), [100])
-    assert (kind, read_accepted(payload)) == (Kind.ACCEPTED, joined)
+    assert (kind, read_accepted(payload)) == (FrameKind.ACCEPTED, joined)
 
 
 def test_acceptance_of_a_later_version_tells_nothing() -> None:

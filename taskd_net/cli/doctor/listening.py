@@ -9,7 +9,7 @@ import socket
 from taskd_net import Position, Role
 from taskd_net.base.address import Address
 from taskd_net.cli.doctor.finding import Finding, ok, warning, wrong
-from taskd_net.observe.identify import Kind, identify
+from taskd_net.observe.identify import ServerKind, identify
 
 VISIT_S = 3.0
 """Seconds for whoever is met to say who it is."""
@@ -87,7 +87,7 @@ async def _in_use(listen: Address, position: Position) -> Finding:
             "port", f"{listen} is in use by {met.about.position} itself, which runs (taskd_net {met.about.version})"
         )
     who = f"{met.about.position}, another node of the mesh" if met.about is not None else met.kind.value
-    if met.kind in (Kind.NONE, Kind.SILENT):
+    if met.kind in (ServerKind.NONE, ServerKind.SILENT):
         who = "a process that does not answer as a node does"
     text = f"{listen} is in use by {who}"
     advice = f"`ss -ltnp 'sport = :{listen.port}'` names the process; end it, or choose another --listen."

@@ -17,7 +17,7 @@ from taskd_net.net.joining.connecting import TRIED_AGAIN
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import by_position, document
-from taskd_net.observe.identify import Found, Kind, identify
+from taskd_net.observe.identify import Found, ServerKind, identify
 from taskd_net.observe.probe_codec import About
 
 CONNECT_S = 3.0
@@ -76,19 +76,19 @@ async def _connect(host: str, port: int) -> Finding | None:
 async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
     met = await identify(upstream, VISIT_S, tls)
     match met.kind:
-        case Kind.OURS:
+        case ServerKind.OURS:
             assert met.about is not None
             link = await _link(upstream, position, tls)
             return [*_who(upstream, position, met.about), _version(met.about), clock(met), *link]
-        case Kind.MESH:
+        case ServerKind.MESH:
             text = f"{upstream} knows the four calls; it is not a node of taskd_net, or too old to say who it is"
             return [ok("upstream", text), skipped("version", "it does not say"), skipped("clock", "it does not say")]
-        case Kind.OTHER:
+        case ServerKind.OTHER:
             text = f"{upstream} is a gRPC server, but not one of a mesh: it does not know the service TaskNet"
             return [wrong("upstream", text, "Correct the address: the Mgr's port is usually 9601, a Proxy's 9602.")]
-        case Kind.SILENT:
+        case ServerKind.SILENT:
             return [_silent(upstream)]
-        case Kind.NONE:
+        case ServerKind.NONE:
             return [await _not_grpc(upstream, tls)]
 
 

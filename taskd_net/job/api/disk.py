@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from taskd_net.base import limits, logs, threads
 from taskd_net.base.position import is_rank
-from taskd_net.base.waiting import End
+from taskd_net.base.waiting import EndFlag
 from taskd_net.job.member import log
 
 PRUNE_S: Final = 60.0
@@ -54,7 +54,7 @@ def folder() -> Path:
     return Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH).absolute() / "profiling"
 
 
-def prune(profiling: Path, limit: int, ended: End | None = None) -> int:
+def prune(profiling: Path, limit: int, ended: EndFlag | None = None) -> int:
     """Remove the oldest files until all together have at most `limit` bytes, or only the newest of each rank are left.
 
     Args:
@@ -94,7 +94,7 @@ class Pruner:
         self._every = every
         self._limit = limit_mb * 1024 * 1024
         self._folder = folder()
-        self._ended = End()
+        self._ended = EndFlag()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

@@ -45,7 +45,7 @@ COUNTED_BYTES: Final = 1024
 children with 16 requests of 16 KiB each took 250 MiB beside the quotas."""
 
 
-class Observer(Protocol):
+class AnnouncementObserver(Protocol):
     """A listener to the announcements of a node's children."""
 
     connections: Connections
@@ -66,7 +66,7 @@ class Announcements:
         permissions: of its calls.
     """
 
-    def __init__(self, host: Host, observer: Observer, permissions: Permissions) -> None:
+    def __init__(self, host: Host, observer: AnnouncementObserver, permissions: Permissions) -> None:
         self._host = host
         self._router = host.router
         self._observer = observer
@@ -179,7 +179,9 @@ class _Intake:
         until: the time until which the child can wait for this node to have a parent.
     """
 
-    def __init__(self, host: Host, observer: Observer | None, link: Link, kind: Kind, uuid: str, until: float) -> None:
+    def __init__(
+        self, host: Host, observer: AnnouncementObserver | None, link: Link, kind: Kind, uuid: str, until: float
+    ) -> None:
         self._host = host
         self._observer = observer
         self._link = link

@@ -9,7 +9,7 @@ import grpc
 from taskd_net.base import limits
 from taskd_net.base.address import Address
 from taskd_net.base.peer_limits import DEFAULT, Limits
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.net.joining import grpc_threads
 from taskd_net.net.tls.files import Tls
 
@@ -43,7 +43,7 @@ def open_channel(
     server_name: str | None,
     *,
     pings: bool,
-    times: Times = TIMES,
+    times: LinkTimes = TIMES,
 ) -> grpc.aio.Channel:
     """A channel to a parent; without credentials in plain text.
 
@@ -83,7 +83,7 @@ def channel_to(address: Address, tls: Tls | None) -> grpc.aio.Channel:
     return open_channel(address, channel_credentials(read(tls)), tls.server_name, pings=False)
 
 
-def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False, times: Times = TIMES) -> Options:
+def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False, times: LinkTimes = TIMES) -> Options:
     """The channel arguments of a parent; with channelz gRPC keeps its figures.
 
     The parent pings its children, and lets them ping it. The names are those that work, not all that are documented:
@@ -113,7 +113,7 @@ def server_options(bounds: Limits = DEFAULT, *, channelz: bool = False, times: T
     ]
 
 
-def channel_options(*, pings: bool, times: Times = TIMES) -> Options:
+def channel_options(*, pings: bool, times: LinkTimes = TIMES) -> Options:
     """The channel arguments of a child. `pings` only towards a parent that permits them.
 
     Each attempt to join gets a channel of its own and the pause before it is ours; a connection shared with another
@@ -134,7 +134,7 @@ def channel_options(*, pings: bool, times: Times = TIMES) -> Options:
     return options + _pings(times) if pings else options
 
 
-def _pings(times: Times) -> Options:
+def _pings(times: LinkTimes) -> Options:
     """The arguments of whoever pings the other end."""
     return [
         ("grpc.keepalive_time_ms", int(times.keepalive * 1000)),

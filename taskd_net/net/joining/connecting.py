@@ -41,7 +41,7 @@ class NoPlace(Failed):
     """The parent has its maximum of children, or of connections from this address."""
 
 
-class Connection(NamedTuple):
+class ParentConnection(NamedTuple):
     """A connection to the parent.
 
     Attributes:
@@ -77,7 +77,7 @@ class Stay:
         moving: held while the old link has ended, or may, and the new one does not stand yet.
     """
 
-    connection: Connection
+    connection: ParentConnection
     parent: Position
     peer: peers.Peer
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -104,7 +104,7 @@ class Stay:
         """End a move, whether or not it has succeeded."""
         self.renewing = False
 
-    def go_on(self, connection: Connection) -> None:
+    def go_on(self, connection: ParentConnection) -> None:
         """Go on over a connection, whose session takes over what the old one has under way."""
         self.session.hand_over(connection.session)
         self.connection = connection
@@ -163,7 +163,7 @@ class Connector:
         """The approach to this parent that the nodes of the running event loop share."""
         return approach_of(self._upstream)
 
-    def is_stale(self, connection: Connection) -> bool:
+    def is_stale(self, connection: ParentConnection) -> bool:
         """True if the certificates have changed since a connection was made."""
         return self._rotation is not None and connection.credentials is not self._rotation.client
 
@@ -269,7 +269,7 @@ class Connector:
         *,
         continues: bool = False,
         of_kind: str = "",
-    ) -> Connection:
+    ) -> ParentConnection:
         """Open a link to a parent at which this node has registered: the first offered kind that can be reached.
 
         `of_kind`: the name of the only kind to try; empty for all.
@@ -304,12 +304,12 @@ class Connector:
                     opened.session.why = why.encode()[: limits.STATUS_REASON_BYTES].decode(errors="ignore")
                     if opened.requests is not None:
                         await channel.close()
-                        return Connection(None, credentials, opened, opened.requests, better)
+                        return ParentConnection(None, credentials, opened, opened.requests, better)
                     calls = GrpcRequests(channel, self._router.identity, parent, peer)
-                    return Connection(channel, credentials, opened, calls, better)
+                    return ParentConnection(channel, credentials, opened, calls, better)
         raise failed
 
-    async def better_answers(self, connection: Connection, parent: Position, peer: peers.Peer) -> bool:
+    async def better_answers(self, connection: ParentConnection, parent: Position, peer: peers.Peer) -> bool:
         """True if a kind that is preferred to that of a connection, and could not be reached, can be reached now."""
         better, channel = connection.better, connection.channel
         if better is None or channel is None:

@@ -33,7 +33,7 @@ LINE: Final = 8192
 call of each takes some 21 KB."""
 
 
-class Pending:
+class PendingRegistrations:
     """The registrations of one parent without a stream.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from taskd_net.base.chance import chance
 from taskd_net.core.links import UP
-from taskd_net.net.joining.connecting import Connection, Connector, Stay
+from taskd_net.net.joining.connecting import Connector, ParentConnection, Stay
 from taskd_net.net.links.grpc_calls import CallFailed
 from taskd_net.net.links.kind import Failed
 from taskd_net.net.links.session import Host
@@ -123,7 +123,7 @@ class Renewal:
         if not overlap:
             stay.spawn(self.announce(stay))
 
-    async def _comes_to_rest(self, connection: Connection) -> None:
+    async def _comes_to_rest(self, connection: ParentConnection) -> None:
         try:
             async with asyncio.timeout(2 * self.host.times.renewal):
                 await connection.session.pause()
@@ -133,7 +133,7 @@ class Renewal:
                 raise Failed("the old connection does not come to rest") from error
             raise
 
-    def _go_on(self, stay: Stay, connection: Connection) -> None:
+    def _go_on(self, stay: Stay, connection: ParentConnection) -> None:
         host, session = self.host, connection.session
         stay.go_on(connection)
         host.links[UP] = session
@@ -142,7 +142,7 @@ class Renewal:
         if told is not None:
             host.perform(host.router.parent_told(host.now(), told))
 
-    async def _finish(self, connection: Connection) -> None:
+    async def _finish(self, connection: ParentConnection) -> None:
         """Keep an old connection for as long as something is under way on it."""
         try:
             await connection.session.over.wait()
@@ -163,7 +163,7 @@ def _in_words(error: Exception) -> tuple[str, Exception | None]:
     return (str(error), None) if isinstance(error, Failed) else (repr(error), error)
 
 
-async def _end(connection: Connection, seconds: float) -> None:
+async def _end(connection: ParentConnection, seconds: float) -> None:
     """End the link to a parent that would take a second one for another node's; wait for its end for these seconds."""
     await connection.opened.line.finish()
     with contextlib.suppress(TimeoutError):

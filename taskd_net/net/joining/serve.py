@@ -22,9 +22,9 @@ from taskd_net.net.joining import grpc_threads, standard
 from taskd_net.net.joining.announcements import Announcements
 from taskd_net.net.joining.channel import server_options
 from taskd_net.net.joining.grpc_log_filter import filter_grpc_logs
-from taskd_net.net.joining.pending import Pending
+from taskd_net.net.joining.pending import PendingRegistrations
 from taskd_net.net.joining.permissions import Permissions
-from taskd_net.net.joining.streams import Observer, Services, Streams
+from taskd_net.net.joining.streams import ChildObserver, ChildStreams, Services
 from taskd_net.net.links import kind as link_kinds
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.grpc_calls import SERVICE, Context, Failures, Handler, Marker, Methods, Unary
@@ -70,7 +70,7 @@ class MeshServer:
     def __init__(
         self,
         host: Host,
-        observer: Observer,
+        observer: ChildObserver,
         services: Services,
         listen: Address,
         plain_listen: Address | None = None,
@@ -96,8 +96,8 @@ class MeshServer:
         self.failures = Failures(host, self.connections)
         self._permissions = Permissions(host.router, self.connections, certified=certified)
         self._announcements = Announcements(host, observer, self._permissions)
-        self._pending = Pending(lambda: host.router.children.free_places)
-        self._streams = Streams(host, observer, self._permissions, self._pending)
+        self._pending = PendingRegistrations(lambda: host.router.children.free_places)
+        self._streams = ChildStreams(host, observer, self._permissions, self._pending)
         self._services = services
         self._limits = host.router.limits
         self._acceptors = [kind.acceptor(self) for kind in kinds]
@@ -280,8 +280,6 @@ class MeshServer:
             raise Violation(Code.NIL_POSITION, f"a report of {position} comes from somebody else")
         return link
 
-    # ---- for the kinds of link
-
     def bringer(self, frame: Frame, caller: Caller) -> LinkId:
         """The child that brings a message over a connection.
 
@@ -307,8 +305,6 @@ class MeshServer:
     async def reported(self, report: bytes, position: Position, caller: Caller) -> bytes:
         """Take in a child's report of the state of the mesh."""
         return await self._services.report(report, partial(self._reporting, position, caller))
-
-    # ---- the calls
 
     def _open_to_new(self, register: Unary) -> Unary:
         """Turn a call away as soon as this node has begun to leave."""

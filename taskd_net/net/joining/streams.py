@@ -16,7 +16,7 @@ from taskd_net.core.frame import Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
-from taskd_net.net.joining.pending import Pending
+from taskd_net.net.joining.pending import PendingRegistrations
 from taskd_net.net.joining.permissions import Permissions
 from taskd_net.net.links.connections import Connections
 from taskd_net.net.links.grpc_calls import Context
@@ -25,7 +25,7 @@ from taskd_net.net.links.remote import Caller
 from taskd_net.net.links.session import Host, Session
 
 
-class Observer(Protocol):
+class ChildObserver(Protocol):
     """A listener to the changes among the children of a node."""
 
     connections: Connections
@@ -75,7 +75,7 @@ class Services(Protocol):
         """End the calls that last, each after its next answer."""
 
 
-class Streams:
+class ChildStreams:
     """The streams of one parent.
 
     Args:
@@ -85,7 +85,9 @@ class Streams:
         pending: the registrations that wait for their streams.
     """
 
-    def __init__(self, host: Host, observer: Observer, permissions: Permissions, pending: Pending) -> None:
+    def __init__(
+        self, host: Host, observer: ChildObserver, permissions: Permissions, pending: PendingRegistrations
+    ) -> None:
         self._host = host
         self._router = host.router
         self._observer = observer

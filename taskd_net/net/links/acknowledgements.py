@@ -32,7 +32,7 @@ _BYTES: Final = struct.Struct("=i")
 _TCP_TAKEN: Final = struct.Struct("=120xQ")
 
 
-class Connection(Protocol):
+class WatchedConnection(Protocol):
     """A connection that has written something.
 
     Attributes:
@@ -67,10 +67,10 @@ class Acknowledgements:
         self.pause = pause
         self.patience = patience
         # The looks in a row at which each one had no answer to its last transmission.
-        self._unanswered: dict[Connection, int] = {}
+        self._unanswered: dict[WatchedConnection, int] = {}
         self._looking = False
 
-    def await_from(self, connection: Connection) -> None:
+    def await_from(self, connection: WatchedConnection) -> None:
         """Look at a connection until the other machine has acknowledged all that was written."""
         self._unanswered[connection] = 0
         if not self._looking:

@@ -32,7 +32,7 @@ from taskd_net.net.wire.batches import DIRECT_BATCH_BYTES
 from taskd_net.net.wire.link_pb2 import Batch
 from taskd_net.net.wire.socket_frames import (
     FrameError,
-    Kind,
+    FrameKind,
     read_delivered,
     read_message,
     write_delivered,
@@ -62,12 +62,12 @@ NAME: Final = "direct"
 PROBED: Final = 4
 """Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
 
-_FINISH: Final = write_frame(Kind.END)
-_PONG: Final = write_frame(Kind.PONG)
+_FINISH: Final = write_frame(FrameKind.END)
+_PONG: Final = write_frame(FrameKind.PONG)
 
 # As numbers, as in `direct_socket`.
-_BATCH: Final = int(Kind.BATCH)
-_MESSAGE: Final = int(Kind.MESSAGE)
+_BATCH: Final = int(FrameKind.BATCH)
+_MESSAGE: Final = int(FrameKind.MESSAGE)
 
 _MOST_TAKEN: Final = 255
 
@@ -259,8 +259,6 @@ class DirectLink(BatchedLink):
 
     def _has_queued(self) -> bool:
         return super()._has_queued() or bool(self.unsaid)
-
-    # ---- for the socket
 
     def take_in(self, kind: int, data: bytes | memoryview) -> bool:
         """Decide on a batch."""

@@ -88,7 +88,7 @@ class _Incoming:
 
     async def end(self, end: End) -> None:
         """End the link with a reason."""
-        self._stream.control(write_frame(frames.Kind.END, end.value.encode()))
+        self._stream.control(write_frame(frames.FrameKind.END, end.value.encode()))
 
 
 class DirectAcceptor(Acceptor):

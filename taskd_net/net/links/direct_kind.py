@@ -40,12 +40,12 @@ class _Line:
 
     def cancel(self) -> None:
         """End the link at once; what the kernel has still arrives."""
-        self._stream.control(write_frame(frames.Kind.END, _CLOSED))
+        self._stream.control(write_frame(frames.FrameKind.END, _CLOSED))
         self._stream.abort("ended by this node")
 
     async def finish(self) -> None:
         """Write no more."""
-        self._stream.control(write_frame(frames.Kind.END))
+        self._stream.control(write_frame(frames.FrameKind.END))
 
     async def lost(self) -> Lost:
         """The reason for which the link has ended."""
@@ -101,7 +101,7 @@ class Direct(Kind):
             if first is None:
                 raise Unreachable(f"{_offered(way, offer[0])}: {stream.reason}")
             kind, payload = first
-            if kind != frames.Kind.ACCEPTED:
+            if kind != frames.FrameKind.ACCEPTED:
                 raise Failed(f"opening the link: {payload.decode(errors='replace')[: limits.LOG_VALUE_CHARS]}")
         except BaseException as error:
             stream.abort()

@@ -19,10 +19,9 @@ from taskd_net.net.links.grpc_calls import CallFailed
 from taskd_net.net.links.kind import Parent
 from taskd_net.net.links.remote import Caller
 from taskd_net.net.wire import link_requests as wire
-from taskd_net.net.wire.link_requests import Announcing, Answer, Asked, Reply, Request
+from taskd_net.net.wire.link_requests import Announcing, Answer, Asked, LinkReply, Request
 from taskd_net.net.wire.requests import write_announcement
-from taskd_net.net.wire.socket_frames import FrameError, write_frame
-from taskd_net.net.wire.socket_frames import Kind as FrameKind
+from taskd_net.net.wire.socket_frames import FrameError, FrameKind, write_frame
 
 REQUESTS: Final = 16
 """Requests of one child under way over its direct link, with their replies that wait there. A node of ours has an
@@ -32,7 +31,7 @@ Offering: TypeAlias = Callable[[Caller], str]
 """Returns the offer of a socket that takes the place of the one that a child asks over, or raises a Refusal."""
 
 
-class Link(Protocol):
+class RequestLink(Protocol):
     """The direct link, for its requests.
 
     Attributes:
@@ -54,12 +53,12 @@ class Asking:
 
     def __init__(self, parent: Position) -> None:
         self._parent = parent
-        self._link: Link
+        self._link: RequestLink
         self._numbers = count(1)
         self._unanswered: dict[int, asyncio.Future[Answer | None]] = {}
         self._greeted: asyncio.Future[Answer | None] | None = None
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: RequestLink) -> None:
         """The link stands."""
         self._link = link
 
@@ -163,10 +162,10 @@ class Answering:
         self._position = position
         self._caller = caller
         self._renewal = renewal
-        self._link: Link
+        self._link: RequestLink
         self._under_way: set[asyncio.Task[None]] = set()
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: RequestLink) -> None:
         """The link stands."""
         self._link = link
 
@@ -217,7 +216,7 @@ class Answering:
             return
         except Exception as error:  # noqa: BLE001 - a fault is answered and logged there
             answer = parent.failures.answer(name, error, self._caller.remote)
-        self._link.say(write_frame(FrameKind.REPLY, wire.write_reply(Reply(number, answer))))
+        self._link.say(write_frame(FrameKind.REPLY, wire.write_reply(LinkReply(number, answer))))
 
     async def _renewed(self) -> str:
         return self._renewal(self._caller)
@@ -231,7 +230,7 @@ def _failure(found: Answer | None) -> CallFailed:
 class Beside(Protocol):
     """Either end, for its link."""
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: RequestLink) -> None:
         """The link stands."""
 
     def arrived(self, kind: int, payload: bytes) -> None:

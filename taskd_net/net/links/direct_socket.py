@@ -19,12 +19,12 @@ from typing import Any, Final, Protocol, cast
 
 from taskd_net.base import limits
 from taskd_net.base.timers import on_grid
-from taskd_net.base.times import TIMES, Times
+from taskd_net.base.times import TIMES, LinkTimes
 from taskd_net.net.links import broken_pipes
 from taskd_net.net.links.acknowledgements import acknowledges, progress
 from taskd_net.net.links.flushes import Writer, flushes
 from taskd_net.net.links.unfinished import Receiver, Unfinished
-from taskd_net.net.wire.socket_frames import HEAD, FrameError, FrameReader, Kind, write_frame
+from taskd_net.net.wire.socket_frames import HEAD, FrameError, FrameKind, FrameReader, write_frame
 
 FRAMES_AT_ONCE: Final = 64
 """Frames of a direct link that are handled in one go. An end is four batches ahead at most, so an honest one never has
@@ -47,14 +47,14 @@ JOINED_BYTES: Final = 16 * 1024
 GREETING_BYTES: Final = 1024
 """Bytes of the first frame on a direct link, whose sender is still unknown: a greeting has 50."""
 
-_PING: Final = write_frame(Kind.PING)
+_PING: Final = write_frame(FrameKind.PING)
 _UNFINISHED: Final = "its frame did not come whole, and other frames needed the memory"
-_SIGNS: Final = (Kind.PING, Kind.PONG)
-_BESIDE: Final = (Kind.REQUEST, Kind.REPLY)
+_SIGNS: Final = (FrameKind.PING, FrameKind.PONG)
+_BESIDE: Final = (FrameKind.REQUEST, FrameKind.REPLY)
 
 # As numbers: the member of an enumeration costs a look-up at each frame.
-_BATCH: Final = int(Kind.BATCH)
-_BATCHES: Final = (int(Kind.MESSAGE), int(Kind.DELIVERED), _BATCH)
+_BATCH: Final = int(FrameKind.BATCH)
+_BATCHES: Final = (int(FrameKind.MESSAGE), int(FrameKind.DELIVERED), _BATCH)
 _pack_head: Final = HEAD.pack
 
 # Linux's `struct linger`: a close resets the connection.
@@ -116,7 +116,7 @@ class DirectSocket(asyncio.BufferedProtocol):
     # The place for the next bytes of each read.
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
-    def __init__(self, unfinished: Unfinished[Receiver] | None = None, times: Times = TIMES) -> None:
+    def __init__(self, unfinished: Unfinished[Receiver] | None = None, times: LinkTimes = TIMES) -> None:
         self._times = times
         self._loop = asyncio.get_running_loop()
         self._flushes = flushes()
@@ -144,8 +144,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._unfinished, self._holds = unfinished, False
         # Slices of a batch are left.
         self._sliced = False
-
-    # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
@@ -202,8 +200,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         self._frames.drop()
         broken_pipes.closed()
         self.over.set()
-
-    # ---- for the link
 
     @property
     def gone(self) -> bool:
@@ -286,8 +282,6 @@ class DirectSocket(asyncio.BufferedProtocol):
         """A property of the transport, such as `peername` or `ssl_object`."""
         return self._transport.get_extra_info(name)
 
-    # ---- frames
-
     def _take(self) -> None:
         """Handle the frames that are there."""
         frames, flushes, until = self._frames, self._flushes, self._turn + self._reads.turn
@@ -323,14 +317,14 @@ class DirectSocket(asyncio.BufferedProtocol):
                         break
                 elif kind in _SIGNS:
                     self._count_sign()
-                    if kind == Kind.PING:
+                    if kind == FrameKind.PING:
                         link.pinged()
                 elif kind in _BESIDE:
                     link.arrived_beside(kind, bytes(payload))
                     left += REQUEST_S
                     if left >= self._reads.turn:
                         break
-                elif kind == Kind.END:
+                elif kind == FrameKind.END:
                     self.reason = bytes(payload).decode(errors="replace")[: limits.LOG_VALUE_CHARS]
                     if payload:
                         self._end()
@@ -427,8 +421,6 @@ class DirectSocket(asyncio.BufferedProtocol):
             self.first.set_result(None)
         if self._link is not None:
             self._link.ended()
-
-    # ---- signs of life
 
     def _look_in(self, seconds: float) -> None:
         """Look after these seconds, together with the other links that are due then: they wake the process once."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 from taskd_net.base.codes import Code
 from taskd_net.base.logger import Logger
 from taskd_net.base.position import Position
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.links import Terms
 from taskd_net.core.ready import Ready, Token, Writes
@@ -57,7 +57,7 @@ class Host(Protocol):
     log: Logger
     links: MutableMapping[LinkId, Session[Any]]
     large_writes: Turns
-    times: Times
+    times: LinkTimes
 
     @property
     def tracer(self) -> Tracer | None:
@@ -238,8 +238,6 @@ class Session(ABC, Generic[T]):
     def forked(self) -> None:
         """Called in a forked child, where the link must not keep a connection open that this process has ended."""
 
-    # ---- moving to another stream
-
     async def pause(self) -> None:
         """Write no more, but queue; returns when nothing is being written any more."""
         self._paused = True
@@ -298,8 +296,6 @@ class Session(ABC, Generic[T]):
     def busy(self) -> bool:
         """True while a message is being written or is queued."""
         return self._unwritten_left()
-
-    # ---- for the subclass
 
     def _wake(self) -> None:
         """Something was queued: the writer has work."""

@@ -15,7 +15,7 @@ import grpc
 from taskd_net.base import limits
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import Logger
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 from taskd_net.net.tls.certificates import MISSING, read
 from taskd_net.net.tls.contexts import client_context, server_context
 from taskd_net.net.tls.credentials import ServerCredentials, channel_credentials
@@ -38,7 +38,7 @@ class Rotation:
         ConfigError: a file is not usable; names it and says what is wrong.
     """
 
-    def __init__(self, tls: Tls, log: Logger, times: Times) -> None:
+    def __init__(self, tls: Tls, log: Logger, times: LinkTimes) -> None:
         try:
             import watchfiles  # noqa: F401 - missing while the node runs, it would be too late
         except ModuleNotFoundError:

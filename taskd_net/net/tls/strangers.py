@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taskd_net.base.logger import Logger
-from taskd_net.base.times import Times
+from taskd_net.base.times import LinkTimes
 
 _TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _ESTABLISHED: Final = "01"
@@ -38,7 +38,7 @@ class Strangers:
         times: of the node.
     """
 
-    def __init__(self, port: int, log: Logger, times: Times) -> None:
+    def __init__(self, port: int, log: Logger, times: LinkTimes) -> None:
         self._port = port
         self._log = log
         self._times = times

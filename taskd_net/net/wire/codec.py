@@ -312,9 +312,6 @@ def read_ack(data: bytes, default_src: Position) -> Ack:
     return Ack(ack.uuid, ack.code, src)
 
 
-# ---- serialized fields that recur
-
-
 @lru_cache(maxsize=4096)
 def _common_fields(mtype: str, sync: bool, src: Position, dst_written: Position) -> tuple[Flow, bytes]:
     """The flow, and the common fields of the headers of a sender's messages to it."""

@@ -61,7 +61,7 @@ class Request(NamedTuple):
     patience: float
 
 
-class Reply(NamedTuple):
+class LinkReply(NamedTuple):
     """The reply to a request.
 
     Attributes:
@@ -125,7 +125,7 @@ def read_request(data: bytes) -> Request:
     return Request(whole.number, Announcing(whole.announcement, *terms), patience)
 
 
-def write_reply(reply: Reply) -> bytes:
+def write_reply(reply: LinkReply) -> bytes:
     """Serialize a reply."""
     number, content = reply
     if isinstance(content, bytes):
@@ -137,14 +137,14 @@ def write_reply(reply: Reply) -> bytes:
     return bytes(whole.SerializeToString())
 
 
-def read_reply(data: bytes, parent: Position) -> Reply:
+def read_reply(data: bytes, parent: Position) -> LinkReply:
     """Read a reply of the parent.
 
     Raises:
         Refusal: 6999 the bytes are not a reply, 4000 the Ack in it is none.
     """
     whole = _read(link_pb2.Reply, data, "a reply")
-    return Reply(whole.number, codec.read_ack(whole.ack, parent) if whole.ack else whole.offer or whole.pace)
+    return LinkReply(whole.number, codec.read_ack(whole.ack, parent) if whole.ack else whole.offer or whole.pace)
 
 
 def _read(kind: type[_M], data: bytes, what: str) -> _M:

@@ -54,7 +54,7 @@ _CONTINUES: Final = 1
 _JOINED: Final = {None: b"\x00", True: b"\x01", False: b"\x02"}
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The kinds of frame."""
 
     BATCH = 0
@@ -95,7 +95,7 @@ class Greeting(NamedTuple):
     continues: bool
 
 
-def write_frame(kind: Kind, payload: bytes = b"") -> bytes:
+def write_frame(kind: FrameKind, payload: bytes = b"") -> bytes:
     """One frame."""
     return HEAD.pack(len(payload), kind) + payload
 
@@ -103,7 +103,7 @@ def write_frame(kind: Kind, payload: bytes = b"") -> bytes:
 def write_greeting(greeting: Greeting) -> bytes:
     """A child's first frame."""
     flags = _CONTINUES if greeting.continues else 0
-    return write_frame(Kind.GREETING, _GREETING.pack(_MAGIC, VERSION, flags, greeting.token))
+    return write_frame(FrameKind.GREETING, _GREETING.pack(_MAGIC, VERSION, flags, greeting.token))
 
 
 def read_greeting(kind: int, payload: bytes) -> Greeting:
@@ -112,7 +112,7 @@ def read_greeting(kind: int, payload: bytes) -> Greeting:
     Raises:
         FrameError: it is no greeting, or one of another version.
     """
-    if kind != Kind.GREETING or len(payload) != _GREETING.size:
+    if kind != FrameKind.GREETING or len(payload) != _GREETING.size:
         raise FrameError("the first frame is no greeting")
     magic, version, flags, token = _GREETING.unpack(payload)
     if magic != _MAGIC:
@@ -124,7 +124,7 @@ def read_greeting(kind: int, payload: bytes) -> Greeting:
 
 def write_accepted(joined: bool | None) -> bytes:
     """A parent's first frame. `joined`: whether it has joined; None: the child does not hear that."""
-    return write_frame(Kind.ACCEPTED, _JOINED[joined])
+    return write_frame(FrameKind.ACCEPTED, _JOINED[joined])
 
 
 def read_accepted(payload: bytes) -> bool | None:
@@ -134,7 +134,7 @@ def read_accepted(payload: bytes) -> bool | None:
 
 def write_message(number: int, patience: int, taken: int, message: bytes) -> bytes:
     """A batch of one message. `patience` is in milliseconds, and `taken` at most 255."""
-    return _MESSAGE_HEAD.pack(_MESSAGE.size + len(message), Kind.MESSAGE, number, patience, taken) + message
+    return _MESSAGE_HEAD.pack(_MESSAGE.size + len(message), FrameKind.MESSAGE, number, patience, taken) + message
 
 
 def read_message(payload: bytes | memoryview) -> tuple[int, int, int, bytes]:
@@ -151,7 +151,7 @@ def read_message(payload: bytes | memoryview) -> tuple[int, int, int, bytes]:
 
 def write_delivered(number: int, taken: int) -> bytes:
     """A batch of one answer 0. `taken` is at most 255."""
-    return _DELIVERED_FRAME.pack(_DELIVERED.size, Kind.DELIVERED, number, taken)
+    return _DELIVERED_FRAME.pack(_DELIVERED.size, FrameKind.DELIVERED, number, taken)
 
 
 def read_delivered(payload: bytes | memoryview) -> tuple[int, int]:
@@ -319,4 +319,4 @@ class FrameReader:
 
 _HEAD_SIZE: Final = HEAD.size
 _unpack_head: Final = HEAD.unpack_from
-_VIEWED: Final = (int(Kind.BATCH), int(Kind.MESSAGE))
+_VIEWED: Final = (int(FrameKind.BATCH), int(FrameKind.MESSAGE))

@@ -11,7 +11,7 @@ from taskd_net import Position
 from taskd_net.base.address import Address
 from taskd_net.cli.doctor import listening
 from taskd_net.cli.doctor.finding import State
-from taskd_net.observe.identify import Found, Kind
+from taskd_net.observe.identify import Found, ServerKind
 from taskd_net.observe.probe_codec import About
 
 MGR, PROXY = Position.mgr(), Position.proxy(0)
@@ -42,9 +42,9 @@ async def test_an_address_of_another_machine_is_wrong(host: str) -> None:
 @pytest.mark.parametrize(
     ("met", "state", "text"),
     [
-        (Found(Kind.OURS, About(PROXY, "1", 0, MGR)), State.OK, "Proxy/0 itself"),
-        (Found(Kind.OURS, About(MGR, "1", 0, None)), State.WRONG, "Mgr/0, another node"),
-        (Found(Kind.SILENT), State.WRONG, "a process that does not answer"),
+        (Found(ServerKind.OURS, About(PROXY, "1", 0, MGR)), State.OK, "Proxy/0 itself"),
+        (Found(ServerKind.OURS, About(MGR, "1", 0, None)), State.WRONG, "Mgr/0, another node"),
+        (Found(ServerKind.SILENT), State.WRONG, "a process that does not answer"),
     ],
 )
 async def test_the_owner_of_a_port_is_named(

@@ -12,7 +12,7 @@ from taskd_net.base.address import Address
 from taskd_net.cli.doctor import upstream
 from taskd_net.cli.doctor.finding import State
 from taskd_net.cli.doctor.upstream import check, clock
-from taskd_net.observe.identify import Found, Kind
+from taskd_net.observe.identify import Found, ServerKind
 from taskd_net.observe.probe_codec import About
 from taskd_net.version import __version__
 
@@ -41,15 +41,17 @@ async def test_a_node_of_ours_is_judged_by_its_description(
     parent: Address, monkeypatch: pytest.MonkeyPatch, about: About, states: list[str]
 ) -> None:
     async def identify(*_: object) -> Found:
-        return Found(Kind.OURS, about)
+        return Found(ServerKind.OURS, about)
 
     monkeypatch.setattr(upstream, "identify", identify)
     assert [found.state.value for found in await check(parent, PROXY, None)] == [*states, "skipped"]
 
 
-@pytest.mark.parametrize(("kind", "state"), [(Kind.MESH, "ok"), (Kind.OTHER, "wrong"), (Kind.SILENT, "wrong")])
+@pytest.mark.parametrize(
+    ("kind", "state"), [(ServerKind.MESH, "ok"), (ServerKind.OTHER, "wrong"), (ServerKind.SILENT, "wrong")]
+)
 async def test_others_are_named_by_what_they_are(
-    parent: Address, monkeypatch: pytest.MonkeyPatch, kind: Kind, state: str
+    parent: Address, monkeypatch: pytest.MonkeyPatch, kind: ServerKind, state: str
 ) -> None:
     async def identify(*_: object) -> Found:
         return Found(kind)
@@ -70,6 +72,6 @@ async def test_a_name_that_leads_nowhere_is_the_only_finding() -> None:
 )
 def test_clock_is_judged_by_what_is_certain(ahead: float, error: float, state: str) -> None:
     """A slow answer proves nothing."""
-    found = clock(Found(Kind.OURS, None, ahead, error))
+    found = clock(Found(ServerKind.OURS, None, ahead, error))
     assert found.state == state
     assert ("behind" if ahead > 0 else "ahead of") in found.text

@@ -15,7 +15,7 @@ from taskd_net.net.links import peer as peers
 from taskd_net.net.links import tasknet
 from taskd_net.net.wire.batches import BATCH_ANSWERS_READ
 from taskd_net.net.wire.link_pb2 import Batch
-from taskd_net.net.wire.socket_frames import Kind as FrameKind
+from taskd_net.net.wire.socket_frames import FrameKind
 from tests.peers.direct_child import DirectChild
 from tests.peers.direct_parent import DirectParent, Line
 from tests.peers.floods import FloodingParent, batch, flood

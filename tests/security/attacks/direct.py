@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from taskd_net.net.links import direct_acceptor
 from taskd_net.net.wire import socket_frames
-from taskd_net.net.wire.socket_frames import Greeting, Kind, write_frame, write_greeting
+from taskd_net.net.wire.socket_frames import FrameKind, Greeting, write_frame, write_greeting
 from tests.peers.direct_child import DirectChild
 from tests.peers.direct_parent import DirectParent
 from tests.security.attacks import batches, unread
@@ -24,12 +24,12 @@ SILENT: Final = direct_acceptor.GREETINGS_PER_ADDRESS + 64
 """Connections of one address, more than may wait without a greeting."""
 
 _WRONG: Final = write_greeting(Greeting(b"?" * socket_frames.TOKEN_BYTES, False))
-_PINGS: Final = write_frame(Kind.PING) * 20_000
-_4_GIB: Final = b"\xff\xff\xff\xff" + bytes([Kind.BATCH])
+_PINGS: Final = write_frame(FrameKind.PING) * 20_000
+_4_GIB: Final = b"\xff\xff\xff\xff" + bytes([FrameKind.BATCH])
 _PATIENCE_S: Final = 60.0
 
 
-def _bomb(kind: Kind) -> bytes:
+def _bomb(kind: FrameKind) -> bytes:
     return write_frame(kind, b"\x1a\x00" * batches.PAIRS)
 
 
@@ -188,12 +188,12 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "direct-requests": Attack(
         "a request of 9 MiB of empty fields",
         "the link ends, one line",
-        _ends_the_link(_bomb(Kind.REQUEST)),
+        _ends_the_link(_bomb(FrameKind.REQUEST)),
     ),
     "direct-replies-from-above": Attack(
         "a reply of 9 MiB of empty fields",
         batches.FROM_ABOVE,
-        _ends_the_link_from_above(_bomb(Kind.REPLY)),
+        _ends_the_link_from_above(_bomb(FrameKind.REPLY)),
         from_above=True,
     ),
     "direct-pings-from-above": Attack(

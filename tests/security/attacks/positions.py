@@ -19,7 +19,7 @@ from taskd_net.net.links import direct_requests, direct_socket
 from taskd_net.net.wire import batches
 from taskd_net.net.wire.link_pb2 import Batch
 from taskd_net.net.wire.requests import write_announcement
-from taskd_net.net.wire.socket_frames import Kind, write_frame
+from taskd_net.net.wire.socket_frames import FrameKind, write_frame
 from taskd_net.observe import service, status_codec
 from tests.peers.direct_child import DirectChild
 from tests.peers.floods import batch
@@ -158,13 +158,13 @@ def _messages(child: DirectChild) -> bytes:
     del made.numbers[:], made.patience[:]
     made.numbers.extend([0] * MESSAGES)
     made.patience.extend([0] * MESSAGES)
-    return write_frame(Kind.BATCH, made.SerializeToString())
+    return write_frame(FrameKind.BATCH, made.SerializeToString())
 
 
 _ANSWERS: Final = write_frame(
-    Kind.BATCH, Batch(accepted_numbers=range(2**31, 2**31 + batches.BATCH_ANSWERS)).SerializeToString()
+    FrameKind.BATCH, Batch(accepted_numbers=range(2**31, 2**31 + batches.BATCH_ANSWERS)).SerializeToString()
 )
-_PINGS: Final = write_frame(Kind.PING) * PINGS
+_PINGS: Final = write_frame(FrameKind.PING) * PINGS
 
 
 def _attack(
