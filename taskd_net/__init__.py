@@ -26,11 +26,10 @@ if TYPE_CHECKING:
         NodeTimeout,
         TaskdNetError,
     )
-    from taskd_net.base.mesh_errors import MeshError, NetworkError, ReceiverError, SenderError
     from taskd_net.base.peer_limits import Limits
     from taskd_net.base.position import Position, Role
     from taskd_net.core.counters import Statistics
-    from taskd_net.core.frame import Ack, Failure
+    from taskd_net.core.frame import Ack, Failure, MeshError, NetworkError, ReceiverError, SenderError
     from taskd_net.job.api import (
         Body,
         Command,
@@ -152,8 +151,7 @@ _HOMES = {
     ),
     "taskd_net.node.config": ("NodeConfig",),
     "taskd_net.core.counters": ("Statistics",),
-    "taskd_net.core.frame": ("Ack", "Failure"),
-    "taskd_net.base.mesh_errors": ("MeshError", "NetworkError", "ReceiverError", "SenderError"),
+    "taskd_net.core.frame": ("Ack", "Failure", "MeshError", "NetworkError", "ReceiverError", "SenderError"),
     "taskd_net.node.node": ("Node",),
     "taskd_net.observe.probe_codec": ("Echo",),
     "taskd_net.observe.records": ("Mesh",),

@@ -10,7 +10,7 @@ The errors, with the built-in ones that they also are:
     │   └── NodeClosed         the node is closed, and nothing is left in its inbox
     │       └── NodeForked     this process was forked off one that has a node, and can have none itself
     ├── NodeTimeout            TimeoutError: not joined, or nothing received, in time
-    └── MeshError              a message was not delivered; carries code, src, uuid, detail (`mesh_errors`)
+    └── MeshError              a message was not delivered; carries code, src, uuid, detail (`core.frame`)
         ├── SenderError        4xxx: the message itself is wrong; sending it again will not help
         ├── ReceiverError      5xxx: the far side could not take it; may be sent again with the same uuid
         └── NetworkError       6xxx: it got lost on the way, or its answer did; may be sent again with the same uuid

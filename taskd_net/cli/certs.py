@@ -12,7 +12,7 @@ from taskd_net import ConfigError
 from taskd_net.base.position import Role
 from taskd_net.base.untrusted import json_line
 from taskd_net.cli.lines import say
-from taskd_net.core.names import ANY, SCHEME, CertificateName
+from taskd_net.core.certificate_name import ANY, SCHEME, CertificateName
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts in the certificate of a node that can be a parent, where none is given."""

@@ -1,4 +1,4 @@
-"""Frames and answers: a message of which the Router reads the header alone, and the answer to one."""
+"""Frames and answers: a message of which the Router reads the header alone, and the answer to one, also as an error."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from taskd_net.base.codes import Code
-from taskd_net.base.mesh_errors import error_for
+from taskd_net.base.codes import Code, TaskdNetError, describe
 from taskd_net.base.position import Destination, Position
 
 
@@ -120,3 +119,39 @@ class Ack(NamedTuple):
         """
         if self.code != Code.OK:
             raise error_for(self.code, self.src, self.uuid, self.detail)
+
+
+class MeshError(TaskdNetError):
+    """A message was not delivered.
+
+    Attributes:
+        code: the answer code, 4000-6999.
+        src: the position of the node that reported it (for 6001: that did not answer).
+        uuid: the message's uuid; a retry of a 5xxx or 6xxx keeps it.
+        detail: words for people, or empty.
+    """
+
+    def __init__(self, code: int, src: Position, uuid: str, detail: str = "") -> None:
+        super().__init__(f"{describe(code)} (from {src}, uuid {uuid}){': ' + detail if detail else ''}")
+        self.code = code
+        self.src = src
+        self.uuid = uuid
+        self.detail = detail
+
+
+class SenderError(MeshError):
+    """4xxx: the message itself is wrong."""
+
+
+class ReceiverError(MeshError):
+    """5xxx: the far side could not take the message."""
+
+
+class NetworkError(MeshError):
+    """6xxx: the message or its answer got lost."""
+
+
+def error_for(code: int, src: Position, uuid: str, detail: str = "") -> MeshError:
+    """The error that fits a code."""
+    kind = {4: SenderError, 5: ReceiverError, 6: NetworkError}.get(code // 1000, MeshError)
+    return kind(code, src, uuid, detail)

@@ -13,7 +13,7 @@ from typing import Final
 
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Position, tool_of
-from taskd_net.core.names import CertificateName
+from taskd_net.core.certificate_name import CertificateName
 
 
 class Violation(Refusal):

@@ -20,10 +20,10 @@ from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.peer_limits import Limits
 from taskd_net.base.position import Destination, Position
 from taskd_net.core.acks import UNTOLD, Answer, Told
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.frame import Ack, Adapted, Failure, Frame, Probe, Traced
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Terms
-from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind, Ready, Writes
 from taskd_net.core.router import Router, RouterConfig

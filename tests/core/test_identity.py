@@ -6,9 +6,9 @@ import pytest
 
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.position import Position, tool_ranks
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
-from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Announce, Kind
 from taskd_net.core.router import RouterConfig
 from tests.core.driven import Answer, Driven

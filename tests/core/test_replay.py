@@ -9,9 +9,9 @@ import pytest
 
 from taskd_net.base.codes import Code, Refusal
 from taskd_net.base.position import Destination, Position
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.frame import Adapted, Frame, Probe, Traced
 from taskd_net.core.identity import Credentials, Violation
-from taskd_net.core.names import CertificateName
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Kind
 from taskd_net.core.replay import EVENTS, EventRecorder, decode, encode, replay

@@ -32,8 +32,8 @@ from taskd_net.base.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_
 from taskd_net.cli import systemd
 from taskd_net.cli.group import group
 from taskd_net.core.acks import FAILURES_TOLD
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.frame import Frame
-from taskd_net.core.names import CertificateName
 from taskd_net.faces.page.feed import Feed
 from taskd_net.faces.side_port import _Gate
 from taskd_net.job import arguments

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from taskd_net import Node, NodeConfig
 from taskd_net.cli.authority import Authority, write
-from taskd_net.core.names import SCHEME
+from taskd_net.core.certificate_name import SCHEME
 from tests.guide.stage import Stage
 from tests.ports import free_address
 

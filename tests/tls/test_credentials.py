@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from taskd_net.core.names import CertificateName
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.net.tls.certificates import read
 from taskd_net.net.tls.credentials import ServerCredentials, channel_credentials, peer_names
 from tests.peers.certificates import Folder

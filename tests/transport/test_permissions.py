@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from taskd_net import Code, Position
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.identity import Credentials, Violation
 from taskd_net.core.links import Link
-from taskd_net.core.names import CertificateName
 from taskd_net.core.ready import Kind
 from taskd_net.core.router import Router
 from taskd_net.net.joining.permissions import Permissions

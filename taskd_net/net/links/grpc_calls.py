@@ -11,9 +11,9 @@ import grpc
 
 from taskd_net.base.codes import Code, Refusal, TaskdNetError
 from taskd_net.base.position import Position
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.core.frame import Ack
 from taskd_net.core.identity import Violation
-from taskd_net.core.names import CertificateName
 from taskd_net.net.links import grpc_status
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.connections import Connections

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from taskd_net.base.address import Address
-from taskd_net.core.names import CertificateName
+from taskd_net.core.certificate_name import CertificateName
 
 _UNIX: Final = count(1)
 

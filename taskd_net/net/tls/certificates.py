@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from taskd_net.base import limits
 from taskd_net.base.bounded_file import read_file
 from taskd_net.base.codes import ConfigError
-from taskd_net.core.names import CertificateName, parse_all
+from taskd_net.core.certificate_name import CertificateName, parse_all
 from taskd_net.net.tls.files import Tls
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from taskd_net.core.names import CertificateName
+from taskd_net.core.certificate_name import CertificateName
 from taskd_net.net.tls.certificates import Certificates
 from taskd_net.net.tls.credentials import peer_names
 from taskd_net.net.tls.files import Tls

@@ -12,7 +12,7 @@ from typing import Final
 
 import grpc
 
-from taskd_net.core.names import CertificateName, parse_all
+from taskd_net.core.certificate_name import CertificateName, parse_all
 from taskd_net.net.tls.certificates import Certificates, Pair
 
 # gRPC's property with the URIs among a certificate's subject alternative names.

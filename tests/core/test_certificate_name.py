@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net.base.position import Position
-from taskd_net.core.names import CertificateName, parse_all
+from taskd_net.core.certificate_name import CertificateName, parse_all
 
 MGR, PROXY, AGENT, WORKER = Position.mgr(), Position.proxy(3), Position.agent(3), Position.worker(3, 27)
 
