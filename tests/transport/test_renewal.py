@@ -1,6 +1,7 @@
 """A child moves to a connection with new certificates."""
 
 import asyncio
+from collections.abc import Coroutine
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from taskd_net import Code
+from taskd_net import Code, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.logger import get_logger
 from taskd_net.base.times import TIMES
 from taskd_net.core.links import UP
-from taskd_net.net.joining.connecting import Connector
+from taskd_net.net.joining.connecting import Connector, Stay
 from taskd_net.net.joining.renewal import Renewal
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.direct_acceptor import DirectAcceptor
@@ -360,17 +361,17 @@ async def test_old_connection_stays_until_its_calls_are_answered() -> None:
     assert steps == ["answered", "unwritten", "cancelled", "closed"]
 
 
-def staying(spawned: list[object]) -> Any:
+def staying(spawned: list[object]) -> Stay:
     """A stay whose work is noted and not done."""
 
-    def spawn(work: Any) -> None:
-        work.close()
-        spawned.append(work)
+    class Noting(Stay):
+        def spawn(self, work: Coroutine[object, object, None]) -> None:
+            work.close()
+            spawned.append(work)
 
-    return SimpleNamespace(
-        renewing=False, connection=SimpleNamespace(better="direct"), parent=None, peer=None, spawn=spawn,
-        session=SimpleNamespace(kind="direct"),
-    )  # fmt: skip
+    connection: Any = SimpleNamespace(better="direct", session=SimpleNamespace(kind="direct"))
+    peer: Any = None
+    return Noting(connection, Position.mgr(), peer)
 
 
 def renewal() -> Renewal:
@@ -407,7 +408,7 @@ async def test_child_that_moves_to_a_better_link_does_not_move_for_its_certifica
     async def move(_: Renewal, moving: Any) -> None:
         one.begin(moving)
         assert not spawned
-        moving.connection = SimpleNamespace(better=None)
+        moving.connection = SimpleNamespace(better=None, session=moving.session)
 
     monkeypatch.setattr("taskd_net.base.chance.chance.uniform", uniform)
     monkeypatch.setattr(Renewal, "_move", move)

@@ -1,5 +1,8 @@
-"""gRPC: the four calls of the TaskNet service, served to children and made to the parent.
+"""Joining: serving children and joining a parent.
 
-`serve` is the parent's part, `join` the child's; `permissions` says for which child a call may speak, `peer` knows the
-kind of node at the other end, `channel` the settings of gRPC.
+Read first: `serve` (the parent's part: listens and registers children), `streams` (the links that they open), `join`
+(the child's part: the loop that never gives up), `connecting` (the steps to one parent). Then `permissions` (for which
+child a call may speak) and `renewal` (a move to a new connection).
+
+It imports `links`, `wire`, `tls`, and the rooms below `net`.
 """
