@@ -170,7 +170,8 @@ class Driver:
         Raises:
             NodeClosed: the node is closed and the inbox is empty.
         """
-        await self._filled()
+        if not self._inbox:
+            await self._filled()
         frame = self._inbox.popleft()
         ready = self.router.inbox_taken(self.now())
         if ready:
@@ -179,7 +180,8 @@ class Driver:
 
     async def take_all(self) -> list[Frame]:
         """Wait for the next message in the inbox and take all that are there; as `take`."""
-        await self._filled()
+        if not self._inbox:
+            await self._filled()
         frames = list(self._inbox)
         self._inbox.clear()
         ready = self.router.inbox_taken(self.now(), len(frames))
