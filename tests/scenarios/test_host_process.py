@@ -453,7 +453,7 @@ def test_standard_output_that_nobody_reads_holds_nothing_up(tmp_path: Path, kind
     script = UNREAD.replace(
         "    _, unread",
         "    async def refuses(node):\n        for number in range(3):\n"
-        '            node.log.warning("a_line", number=number)\n\n    _, unread',
+        '            node.driver.log.warning("a_line", number=number)\n\n    _, unread',
     )
     with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
         mgr.beside(_accept_all)
