@@ -16,9 +16,8 @@ import uvloop
 from benchmarks.training.timeline import RANKS
 from taskd_net import Node, NodeConfig
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
-from taskd_net.job.decide.plugins.actions import RECOVERY
+from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round
 from taskd_net.job.decide.plugins.plugin import Progress, Recovery
-from taskd_net.job.decide.plugins.rounds import begin_round
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.manager import Manager, ManagerConfig
 

@@ -18,9 +18,9 @@ from taskd_net.job.api import duties
 from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.decide import epochs, state
 from taskd_net.job.decide.events import Reported, Tick
-from taskd_net.job.decide.fault import read_fault
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.stress_test import read_result
+from taskd_net.job.decide.records import read_fault
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import read_count
 from taskd_net.net.wire import recover_pb2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from taskd_net.job.decide.fault import Fault, read_fault
+from taskd_net.job.decide.records import Fault, read_fault
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from taskd_net.job.decide.events import (
     Subscribed,
 )
 from taskd_net.job.decide.job import CONTROLLER_S
-from taskd_net.job.decide.open_faults import OpenFaults
+from taskd_net.job.decide.orders import OpenFaults
 from taskd_net.job.decide.plugins.stress_test import StressTest
 from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import FAULT_UNREPORTED_S

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.base.position import Position, tool_ranks
+from taskd_net.job.decide.device_reports import DEVICES_PER_NODE, RegisteredDevices, Reporters
 from taskd_net.job.decide.device_state import DeviceState, FaultConfig
 from taskd_net.job.decide.events import DeviceEvent, DeviceRanks, DeviceReleased, Reported
 from taskd_net.job.decide.job import Job
-from taskd_net.job.decide.reporters import DEVICES_PER_NODE, RegisteredDevices, Reporters
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.faults.events import read_event
 

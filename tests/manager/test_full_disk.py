@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node
-from taskd_net.job.manager.store import Store
+from taskd_net.job.manager.keeping import Store
 from taskd_net.observe.document import Document
 from tests.cli.processes import PATIENCE_S, Daemon, run
 from tests.cli.small_disk import OnSmallDisk, needs_mounts

@@ -12,8 +12,7 @@ import pytest
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import get_logger
 from taskd_net.job.decide.state import NewerRelease
-from taskd_net.job.manager.keeping import AGAIN_S, Keeping
-from taskd_net.job.manager.store import Store
+from taskd_net.job.manager.keeping import AGAIN_S, Keeping, Store
 from taskd_net.observe.job_view import JobCounters
 
 

@@ -19,7 +19,7 @@ from taskd_net.job.decide.device_state import FaultConfig
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.faults.levels import Mode
-from taskd_net.job.manager.store import Store
+from taskd_net.job.manager.keeping import Store
 from tests.fork_server import ROOT, forked
 from tests.jobs.scene import LOCAL
 from tests.manager.cluster import SOON, Leaf

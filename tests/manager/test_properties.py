@@ -24,7 +24,7 @@ from taskd_net.job.decide.events import (
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command
-from taskd_net.job.manager.store import Store
+from taskd_net.job.manager.keeping import Store
 from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
 from tests.jobs.play import RESTARTS, STEP, Play
 from tests.jobs.scene import CLUSTERD, LOCAL

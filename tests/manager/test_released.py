@@ -26,8 +26,8 @@ from taskd_net.job.keep.leader import Leader
 from taskd_net.job.keep.place import Place
 from taskd_net.job.keep.store import LEADER, EtcdStore, created
 from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.keeping import Store
 from taskd_net.job.manager.limits import ManagerLimits
-from taskd_net.job.manager.store import Store
 from taskd_net.net.wire import etcd_pb2
 from tests.etcd.double import Double
 from tests.jobs.scene import CLUSTERD

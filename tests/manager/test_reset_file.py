@@ -11,8 +11,8 @@ import pytest
 
 from taskd_net.base.logger import get_logger
 from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.manager.changed_file import ResetFile
 from taskd_net.job.manager.limits import ManagerLimits
-from taskd_net.job.manager.reset_file import ResetFile
 from tests.manager.cluster import SOON, agent, leaves, managed
 from tests.polling import until
 

@@ -15,9 +15,9 @@ from taskd_net.job.decide.snapshot import JobTimes
 from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
 from taskd_net.job.manager import ManagerConfig
 from taskd_net.job.manager.dispatch import Dispatch
+from taskd_net.job.manager.keeping import Store
 from taskd_net.job.manager.kept import NotKept
 from taskd_net.job.manager.limits import ManagerLimits
-from taskd_net.job.manager.store import Store
 from tests.manager.cluster import SOON, agent, leaves, managed, worker
 from tests.polling import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.job.manager.store import FILE_SCHEMA, Damaged, OtherJob, Store
+from taskd_net.job.manager.keeping import FILE_SCHEMA, Damaged, OtherJob, Store
 
 
 @pytest.fixture

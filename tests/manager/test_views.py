@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from taskd_net.job.decide.fault import Fault
 from taskd_net.job.decide.outbox import Outbox
-from taskd_net.job.decide.records import AgentRecord, Records
+from taskd_net.job.decide.records import AgentRecord, Fault, Records
 from taskd_net.job.decide.traffic import Command
 from taskd_net.job.manager.views import agent_views
 from taskd_net.observe.job_view import RANKS_SHOWN, AgentView

@@ -24,8 +24,7 @@ from taskd_net.cli.signals import run_until_signal
 from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, start_output
 from taskd_net.cli.unreached import explained
 from taskd_net.cli.watching import repeat
-from taskd_net.job.decide.device_reports import DeviceReport, release_body
-from taskd_net.job.decide.reporters import NODES_MOST
+from taskd_net.job.decide.device_reports import NODES_MOST, DeviceReport, release_body
 from taskd_net.job.faults.events import FaultKind, Severity, read_event
 from taskd_net.net.free_position import tool_position
 from taskd_net.observe.client import NodeClient

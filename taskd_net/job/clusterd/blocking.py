@@ -26,8 +26,7 @@ from taskd_net.job.clusterd.pb import ClientInfo
 from taskd_net.job.clusterd.place import PORT
 from taskd_net.job.clusterd.reporter import Reporter, faults_of, has_continued, has_recovered, has_retry_failed
 from taskd_net.job.decide.events import CHANGE_STRATEGY, KILL_MASTER, Event, Signal
-from taskd_net.job.decide.open_faults import CONTINUE, EXIT, OpenFaults
-from taskd_net.job.decide.orders import Orders
+from taskd_net.job.decide.orders import CONTINUE, EXIT, OpenFaults, Orders
 from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2
 from taskd_net.node.background import shared

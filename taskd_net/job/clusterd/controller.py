@@ -23,7 +23,7 @@ from taskd_net.base.codes import ArgumentError, ArgumentTypeError, TaskdNetError
 from taskd_net.base.untrusted import shown
 from taskd_net.job.clusterd.codes import Code
 from taskd_net.job.decide.events import CONTINUE_AGENTS, KILL_MASTER, PAUSE_AGENTS, Signal
-from taskd_net.job.decide.open_faults import EXIT
+from taskd_net.job.decide.orders import EXIT
 from taskd_net.job.decide.traffic import Call
 
 Ranks = Mapping[int, int]

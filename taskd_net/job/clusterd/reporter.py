@@ -14,7 +14,7 @@ from taskd_net.job.clusterd import reports, rpcs
 from taskd_net.job.clusterd.codes import Code
 from taskd_net.job.clusterd.controller import Ranks, Reports
 from taskd_net.job.clusterd.rpcs import Rpc
-from taskd_net.job.decide.open_faults import CONTINUE
+from taskd_net.job.decide.orders import CONTINUE
 from taskd_net.job.decide.traffic import Call
 from taskd_net.net.wire import recover_pb2
 

@@ -19,6 +19,7 @@ from typing import Any, Final, assert_never
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Role, is_rank
 from taskd_net.job.decide import events, state, times, traffic
+from taskd_net.job.decide.device_reports import RegisteredDevices
 from taskd_net.job.decide.device_state import Place, ranks_of_node
 from taskd_net.job.decide.devices import Devices
 from taskd_net.job.decide.events import (
@@ -46,12 +47,10 @@ from taskd_net.job.decide.events import (
     Unbarred,
     Underway,
 )
-from taskd_net.job.decide.fault import Fault, read_fault
-from taskd_net.job.decide.open_faults import CONTINUE, EXIT
+from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
-from taskd_net.job.decide.records import Taken
-from taskd_net.job.decide.reporters import RegisteredDevices
+from taskd_net.job.decide.records import Fault, Taken, read_fault
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from taskd_net.job.decide.state import State
 from taskd_net.job.decide.streams import Streams

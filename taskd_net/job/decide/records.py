@@ -2,23 +2,24 @@
 
 A record is that of one process. A REGISTER starts an empty one, unless it names the incarnation that the record has: a
 process of this package registers again and again, an original's only when it starts. That one may come after its 201,
-which it therefore leaves alone.
+which it therefore leaves alone. A `Fault` is an Agent's report of failed ranks (202), with its order among the
+restarts of that Agent.
 
 The indexes beside the records let a decision look at what matters (the faulty, the asking) and not at every node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar
 
 from taskd_net.base import vocabulary
 from taskd_net.base.position import Destination, Position, Role, is_rank
+from taskd_net.base.untrusted import json_value, natural
 from taskd_net.job.decide.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.job.decide.events import Reported
-from taskd_net.job.decide.fault import Fault, number_of, read_fault
 from taskd_net.job.decide.plain import UNSTORED
 from taskd_net.job.decide.times import Moment
 from taskd_net.job.decide.traffic import read_count
@@ -38,6 +39,8 @@ REGISTERED: Final = f"{vocabulary.REGISTER}/{vocabulary.AGENT_REGISTERS}"
 """The kind of an Agent's REGISTER among its reports."""
 PART: Final = f"{vocabulary.STATUS}/{vocabulary.EPOCH_STATE}"
 """The kind of a Worker's report of its part in the training among its reports."""
+_UNIX_MOST: Final = 2**40
+_NUMBER_MOST: Final = 2**63
 _ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
 
 
@@ -74,6 +77,53 @@ class Record:
     registered: bool = False
     heartbeat: Moment = 0.0
     reports: dict[str, Report] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Fault:
+    """A fault that no command has answered.
+
+    Args:
+        ranks: global ranks (MindSpore's Agents of the original give local ones); empty if the report cannot be read.
+        at: time of arrival, in seconds since the epoch.
+        reported: the Agent's own time of it; None if it is missing or no number.
+        after: uuid of the last restart that the Agent had taken before; empty for none, and for an original's Agent.
+    """
+
+    ranks: list[int] = field(default_factory=list)
+    at: Moment = 0.0
+    reported: float | None = None
+    after: str = ""
+
+    def is_newer(self, restart: str, sent: float | None) -> bool:
+        """True for a fault that is newer than a restart whose acknowledgement has come after the report.
+
+        Messages of one Agent keep their order: what arrives before the acknowledgement is older than the restart. A
+        late acknowledgement says less, because an earlier one may be lost. An Agent of this package names the restart
+        that its fault has followed. The fault of an original's Agent counts as newer if it is of a later second than
+        the restart: a node that is replaced for nothing costs less than a job that waits for ever.
+
+        Args:
+            restart: uuid of the 208 or 209.
+            sent: time of its first try, if its acknowledgement is late and the Agent is an original's; else None.
+        """
+        if self.after == restart:
+            return True
+        return sent is not None and (self.reported is None or self.reported > sent)
+
+    def is_answered_by(self, restart: str) -> bool:
+        """True for a fault of an Agent of this package that comes after the restart that has answered it was taken.
+
+        A report may wait for its turn, or take another way than the acknowledgement. The restart that it names, or its
+        naming none, tells that it is the older one.
+
+        Args:
+            restart: uuid of the last 208 or 209 that the Agent has acknowledged; empty for none.
+        """
+        if not restart:
+            return False
+        before = number_of(self.after) if self.after else 0
+        return before is not None and before < (number_of(restart) or 0)
 
 
 @dataclass(slots=True)
@@ -476,3 +526,36 @@ def _keep(now: float, record: Record, report: Reported) -> bool:
         del record.reports[next(iter(record.reports))]  # the oldest
     record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
     return True
+
+
+def number_of(uuid: str) -> int | None:
+    """The number of a Manager's command, which grows with each decision; None for another text."""
+    return natural(uuid.rpartition("-")[2], _NUMBER_MOST)
+
+
+def read_fault(now: float, message: str, extension: Mapping[str, str]) -> Fault | None:
+    """Read a 202.
+
+    Returns:
+        None for no fault: an empty message or an empty list. A message that cannot be read is a fault of unknown ranks,
+        as the original takes it.
+    """
+    ranks = _failed_ranks(message)
+    if ranks is None:
+        return None
+    reported = natural(extension.get(vocabulary.FAULT_TIME, ""), _UNIX_MOST)
+    after = extension.get(vocabulary.AFTER, "")
+    return Fault(ranks, now, None if reported is None else float(reported), after)
+
+
+def _failed_ranks(message: str) -> list[int] | None:
+    if not message:
+        return None
+    try:
+        value = json_value(message)
+    except ValueError:
+        return []
+    ranks = value.get("fault_ranks", ()) if isinstance(value, dict) else ()
+    if not isinstance(ranks, list):
+        return []
+    return [rank for rank in ranks if type(rank) is int] if ranks else None

@@ -9,13 +9,12 @@ from typing import Any, Final
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import IN_PLACE_S
 from taskd_net.job.decide import epochs, traffic
-from taskd_net.job.decide.clusterd_round import ClusterdRound
+from taskd_net.job.decide.device_reports import Reporters
 from taskd_net.job.decide.device_state import DeviceState, FaultConfig, Place, ranks_of_node
 from taskd_net.job.decide.events import Signal
-from taskd_net.job.decide.fault import Fault
+from taskd_net.job.decide.orders import ClusterdRound
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S, Outbox
-from taskd_net.job.decide.records import AGENT_SILENT_S, Records
-from taskd_net.job.decide.reporters import Reporters
+from taskd_net.job.decide.records import AGENT_SILENT_S, Fault, Records
 
 SILENT_SNAPSHOTS: Final = 30
 """Intervals of the Manager without KEEP_ALIVE after which a Worker under stress test has failed, as with TaskD's."""

@@ -8,11 +8,9 @@ from typing import Final
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import json_value, shown
-from taskd_net.job.decide.clusterd_round import ClusterdRound
 from taskd_net.job.decide.device_state import DeviceState
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
-from taskd_net.job.decide.open_faults import OpenFaults
-from taskd_net.job.decide.orders import Orders
+from taskd_net.job.decide.orders import ClusterdRound, OpenFaults, Orders
 from taskd_net.job.decide.outbox import Outbox, Sending
 from taskd_net.job.decide.plain import from_plain, to_text
 from taskd_net.job.decide.plugins.plugin import AnyPlugin

@@ -6,9 +6,9 @@
 
 - `runtime` feeds a `Job`, and carries out its outcomes; `dispatch` sends the commands.
 - `succession` has one such Manager after another, where the state is in etcd and several processes may lead.
-- `keeping` commits the state to a sqlite3 file (`store`), `history` has the last decisions, `views` shows it all.
+- `keeping` commits the state to a sqlite3 file, `history` has the last decisions, `views` shows it all.
 - `loading` finds users' plugins, `guarded` runs each in a thread of its own.
-- `reset_file` reads RetryTime, `watching` looks at it and at the profiling switch.
+- `changed_file` reads RetryTime, `watching` looks at it and at the profiling switch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A small file of others that is read when it has changed."""
+"""Small files of others that are read when they have changed, and RetryTime in the platform's reset file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from taskd_net.base.bounded_file import read_file
+from taskd_net.base.untrusted import json_value, shown
 
 FILE_BYTES: Final = 1_048_576
 """Bytes of the reset file at most; it has a line for each failed rank."""
@@ -67,3 +68,31 @@ class ChangedFile(Generic[T]):
             return None
         self._data, self._warned = data, False
         return value
+
+
+class ResetFile(ChangedFile[int]):
+    """Looks at the file; see `ChangedFile`.
+
+    Args:
+        path: the file; it may be missing.
+        log: takes the lines.
+    """
+
+    def __init__(self, path: str, log: Any) -> None:
+        def unreadable(file: str, reason: str) -> None:
+            log.warning("reset_file_unreadable", file=file, reason=reason)
+
+        super().__init__(path, retry_time, unreadable)
+
+
+def retry_time(text: str) -> int:
+    """`RetryTime` in the text of a reset file.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = json_value(text)
+    value = found.get("RetryTime") if isinstance(found, dict) else None
+    if type(value) is not int:
+        raise ValueError(f"RetryTime is {shown(value)}; expected a whole number")
+    return value

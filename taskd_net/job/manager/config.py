@@ -196,8 +196,8 @@ class ManagerConfig(FaultSettings):
             certified: nodes of the mesh take their positions by certificates.
         """
         # Every command of the command line reads the settings, and few decide.
+        from taskd_net.job.decide.device_reports import Reporters
         from taskd_net.job.decide.device_state import FaultConfig
-        from taskd_net.job.decide.reporters import Reporters
         from taskd_net.job.decide.snapshot import JobConfig
 
         return JobConfig(

@@ -32,9 +32,8 @@ from taskd_net.job.clusterd.controller import Controller, NoHandler, Ranks, Repo
 from taskd_net.job.decide import epochs
 from taskd_net.job.decide.events import GLOBAL_FAULT, KILL_MASTER, STOP_TRAIN
 from taskd_net.job.decide.job import OTHER_FAULT, Job
-from taskd_net.job.decide.open_faults import CONTINUE, EXIT
-from taskd_net.job.decide.plugins.actions import IN_PLACE
-from taskd_net.job.decide.plugins.epoch_commands import is_inside
+from taskd_net.job.decide.orders import CONTINUE, EXIT
+from taskd_net.job.decide.plugins.actions import IN_PLACE, is_inside
 from taskd_net.job.decide.plugins.ordered_epochs import OrderedEpochs
 from taskd_net.job.decide.records import PART, Records
 

@@ -12,7 +12,7 @@ from taskd_net.base.limits import IN_PLACE_S
 from taskd_net.job.decide.epochs import CALLED, FINISHED, LEFT, NEW, RUNNING
 from taskd_net.job.decide.events import RetryTime
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
-from taskd_net.job.decide.plugins.epoch_commands import end_epoch
+from taskd_net.job.decide.plugins.actions import end_epoch
 from taskd_net.job.decide.records import AGENT_SILENT_S
 from taskd_net.job.decide.snapshot import JobConfig
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL, Scene, commands, owner, training

@@ -6,7 +6,7 @@ import pytest
 
 from taskd_net.job.decide.events import Acknowledged, Resumed, RetryTime
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
-from taskd_net.job.decide.plugins.rounds import ASSUMED_RESTARTS
+from taskd_net.job.decide.plugins.actions import ASSUMED_RESTARTS
 from taskd_net.job.decide.snapshot import MASTER_FAULT_S
 from tests.jobs.scene import CLUSTERD, Scene, commands, owner, started
 

@@ -15,7 +15,7 @@ from taskd_net.base.position import Position
 from taskd_net.job.decide import events
 from taskd_net.job.decide.events import Acknowledged, CallEnded, Continued, MachineReset, Reported, Resumed, Tick
 from taskd_net.job.decide.job import Job
-from taskd_net.job.decide.open_faults import CONTINUE
+from taskd_net.job.decide.orders import CONTINUE
 from taskd_net.job.decide.plugins.stress_test import StressTest
 from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.snapshot import JobConfig

@@ -1,20 +1,31 @@
-"""Actions that ClusterD's signals name, as commands and calls."""
+"""Steps that several plugins share, as commands and calls: actions of ClusterD's signals, a round, an epoch.
+
+In a *round* every process of the job is restarted, and faulty nodes are replaced.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from collections.abc import Collection
+from typing import Final, TypeVar
 
-from taskd_net.base import vocabulary
-from taskd_net.job.decide import traffic
+from taskd_net.base import limits, vocabulary
+from taskd_net.base.position import ALL
+from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.events import Signal
-from taskd_net.job.decide.plugins.plugin import Recovery
+from taskd_net.job.decide.plugins.plugin import Plugin, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
+from taskd_net.job.decide.traffic import Command, Restarts
 
 S = TypeVar("S")
 
 RECOVERY: str = "ResumeTrainingAfterFaultStream"
 IN_PLACE: str = "recover-in-place"
+
+ASSUMED_RESTARTS: Final = 1
+"""Restarts of a job of which no Agent has said it: enough for the round that begins."""
+
+_RESTARTS: Final = {vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS}
 
 
 def carry_out(plugin: Recovery[S], snapshot: Snapshot) -> None:
@@ -66,3 +77,84 @@ def restart_ranks(plugin: Recovery[S], snapshot: Snapshot) -> None:
         if ranks := snapshot.to_restart(node):
             both = traffic.rank_texts(ranks), traffic.fault_ranks(ranks)
             plugin.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)
+
+
+def restarts_left(snapshot: Snapshot) -> int:
+    """The count after one more restart."""
+    known = snapshot.records.restarts
+    return (ASSUMED_RESTARTS if known is None else known) - 1
+
+
+def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]) -> None:
+    """203 to the faulty; 208, with one restart less, to all who run; the controller starts again.
+
+    Whoever waits for a 210, was just sent one, or has returned in the middle of an epoch, starts anyway.
+    """
+    for rank in faulty:
+        plugin.send(traffic.agent(rank), vocabulary.EXIT)
+    records = snapshot.records
+    left = restarts_left(snapshot)
+    plugin.decide(Restarts(left))
+    for rank in sorted(records.agents.keys() - set(faulty) - records.exited - records.asking - snapshot.returned):
+        if not snapshot.starting(rank):
+            plugin.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(left))
+    plugin.call("restart")
+
+
+def begin_epoch(plugin: Plugin[S], snapshot: Snapshot, reason: str) -> None:
+    """EPOCH_BEGIN with the next number to all Workers."""
+    number = snapshot.records.epochs.number + 1
+    plugin.send(traffic.ALL_WORKERS, vocabulary.EPOCH_BEGIN, str(number), {vocabulary.REASON: reason})
+
+
+def end_epoch(plugin: Plugin[S], snapshot: Snapshot, gone: Collection[int], reason: str) -> bool:
+    """EPOCH_END to the Workers that are in the epoch.
+
+    Args:
+        plugin: sends it.
+        snapshot: the state.
+        gone: ranks whose processes have ended.
+        reason: in words.
+
+    Returns:
+        True where there are any.
+    """
+    ranks = [rank for rank, each in snapshot.records.workers.items() if is_inside(each) and rank not in gone]
+    if ranks:
+        listed = ",".join(map(str, sorted(ranks))) if len(ranks) <= limits.RANKS_PER_LIST else ALL
+        number = str(snapshot.records.epochs.number)
+        plugin.send(f"Worker/{ALL}/{listed}", vocabulary.EPOCH_END, number, {vocabulary.REASON: reason})
+    return bool(ranks)
+
+
+def is_last_begin(command: Command, snapshot: Snapshot) -> bool:
+    """True for the beginning of the last epoch: a Worker needs it, however long it takes."""
+    last = str(snapshot.records.epochs.number)
+    return command.code == vocabulary.EPOCH_BEGIN and command.message == last
+
+
+def restart(plugin: Plugin[S], node: int, ranks: Collection[int]) -> None:
+    """209 for ranks of a node."""
+    both = traffic.rank_texts(ranks), traffic.fault_ranks(dict.fromkeys(ranks, 1))
+    plugin.send(traffic.agent(node), vocabulary.RESTART_RANKS, *both)
+
+
+def is_inside(worker: epochs.Member) -> bool:
+    """True for a Worker that is in an epoch, or was called to one."""
+    return worker.phase in (epochs.RUNNING, epochs.CALLED)
+
+
+def fallen(snapshot: Snapshot) -> dict[int, set[int]]:
+    """The dead ranks that no command on its way restarts, by node."""
+    found: dict[int, set[int]] = {}
+    for node in sorted(snapshot.records.faulty):
+        fault, codes = snapshot.records.agents[node].fault, snapshot.outbox.codes_to(traffic.agent(node))
+        if fault is not None and fault.ranks and not set(codes) & _RESTARTS:
+            found[node] = set(fault.ranks)
+    return found
+
+
+def dead(snapshot: Snapshot) -> set[int]:
+    """The ranks that Agents have reported as failed."""
+    faults = (snapshot.records.agents[node].fault for node in snapshot.records.faulty)
+    return {rank for fault in faults if fault is not None for rank in fault.ranks}

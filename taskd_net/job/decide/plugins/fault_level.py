@@ -34,9 +34,8 @@ from typing import ClassVar, Final
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import traffic
 from taskd_net.job.decide.device_state import Task
-from taskd_net.job.decide.plugins.actions import RECOVERY
+from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round
 from taskd_net.job.decide.plugins.plugin import Progress, Recovery
-from taskd_net.job.decide.plugins.rounds import begin_round
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.traffic import Command, Replace, Reset, StepBegun, StepEnded
 from taskd_net.job.faults.levels import Action

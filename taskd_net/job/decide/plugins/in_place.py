@@ -35,11 +35,17 @@ from typing import ClassVar, Final
 
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import epochs, traffic
-from taskd_net.job.decide.fault import Fault
-from taskd_net.job.decide.plugins.actions import RECOVERY
-from taskd_net.job.decide.plugins.epoch_commands import begin_epoch, end_epoch, is_last_begin, restart
+from taskd_net.job.decide.plugins.actions import (
+    RECOVERY,
+    begin_epoch,
+    begin_round,
+    end_epoch,
+    is_last_begin,
+    restart,
+    restarts_left,
+)
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
-from taskd_net.job.decide.plugins.rounds import begin_round, restarts_left
+from taskd_net.job.decide.records import Fault
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Timer
 from taskd_net.job.decide.traffic import Command, Restarts

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from taskd_net.job.decide import epochs
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN
-from taskd_net.job.decide.plugins.epoch_commands import (
+from taskd_net.job.decide.plugins.actions import (
     begin_epoch,
     dead,
     end_epoch,

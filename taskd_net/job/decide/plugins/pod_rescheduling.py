@@ -30,9 +30,8 @@ from typing import ClassVar
 
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.plugins.actions import RECOVERY
+from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round
 from taskd_net.job.decide.plugins.plugin import Progress, Recovery
-from taskd_net.job.decide.plugins.rounds import begin_round
 from taskd_net.job.decide.snapshot import Snapshot
 
 
