@@ -15,7 +15,7 @@ from taskd_net.job.decide.job import PAUSE_STARTS_S, TICK_PAUSE_S, TIME_STORED_S
 from taskd_net.job.decide.outbox import Sending
 from taskd_net.job.decide.plain import from_plain, to_text
 from taskd_net.job.decide.plugins import built_in
-from taskd_net.job.decide.state import State
+from taskd_net.job.decide.state import JobState
 from taskd_net.job.decide.times import Moment, Timer, move, move_plain, moved
 from tests.jobs.scene import CLUSTERD, LOCAL, commands, started
 
@@ -91,7 +91,7 @@ def floats(kind: Any, times: set[str], found: set[str], known: set[Any]) -> None
 
 def test_each_stored_time_is_a_moment_or_a_timer() -> None:
     times, found, known = set[str](), set[str](), set[Any]()
-    for kind in (State, Sending, *(type(plugin.state) for plugin in built_in() if is_dataclass(plugin.state))):
+    for kind in (JobState, Sending, *(type(plugin.state) for plugin in built_in() if is_dataclass(plugin.state))):
         floats(kind, times, found, known)
     assert found == NO_TIMES
     assert len(times) > 15

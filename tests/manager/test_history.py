@@ -9,7 +9,7 @@ from taskd_net.job.decide.events import Acknowledged, Event, MachineReset, Profi
 from taskd_net.job.decide.plugins.stress_test import StressTest
 from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.job.decide.traffic import Call, Command, Item, Reply, Restarts
-from taskd_net.job.manager.history import History, cause
+from taskd_net.job.manager.history import DecisionHistory, cause
 from taskd_net.observe.job_view import DECISIONS_SHOWN, MESSAGES_SHOWN, JobCounters
 
 
@@ -17,7 +17,7 @@ def sent(number: int, to: str = "Agent/0", code: int = 203) -> Command:
     return Command(to, code, uuid=f"u-{number}")
 
 
-def decided(history: History, *items: tuple[str, Item]) -> JobCounters:
+def decided(history: DecisionHistory, *items: tuple[str, Item]) -> JobCounters:
     """The counters after one tick."""
     counters = JobCounters()
     history.add(5.0, "time", items, counters)
@@ -25,7 +25,7 @@ def decided(history: History, *items: tuple[str, Item]) -> JobCounters:
 
 
 def test_decisions_of_one_plugin_in_a_row_are_one() -> None:
-    history = History()
+    history = DecisionHistory()
     items: list[tuple[str, Item]] = [
         *(("A", sent(1)), ("A", Restarts(2)), ("A", Call("stop_train", {3: 1, 4: 0}, "pause"))),
         *(("", sent(2, code=210)), ("A", Reply("ReplySwitchNicResult", "true"))),
@@ -41,7 +41,7 @@ def test_decisions_of_one_plugin_in_a_row_are_one() -> None:
 
 
 def test_answers_are_noted_until_a_command_is_taken_or_lost() -> None:
-    history = History()
+    history = DecisionHistory()
     decided(history, *(("A", sent(number)) for number in range(4)))
     for uuid, code in (("u-0", 6001), ("u-0", 0), ("u-0", 5001), ("u-1", 5002), ("unknown", 0)):
         history.answered(uuid, code)
@@ -54,7 +54,7 @@ def test_answers_are_noted_until_a_command_is_taken_or_lost() -> None:
 
 
 def test_only_the_last_decisions_and_their_first_commands_are_kept() -> None:
-    history = History()
+    history = DecisionHistory()
     for number in range(DECISIONS_SHOWN + 1):
         decided(history, *(("A", sent(100 * number + each)) for each in range(MESSAGES_SHOWN + 1)))
     assert [each.number for each in history.decisions] == list(range(2, DECISIONS_SHOWN + 2))
@@ -67,12 +67,12 @@ def test_only_the_last_decisions_and_their_first_commands_are_kept() -> None:
 
 
 def test_stored_decisions_take_answers_to_commands_that_are_on_their_way() -> None:
-    before = History()
+    before = DecisionHistory()
     decided(before, *(("A", sent(number)) for number in (3, 4, 5)))
     decided(before, ("A", Call("restart")))
     decided(before, ("B", sent(6)))
     stored = [before.get(number) for number in (3, 1, 2)]
-    history = History([each for each in stored if each], ["u-1", "u-5", "u-6"])
+    history = DecisionHistory([each for each in stored if each], ["u-1", "u-5", "u-6"])
     for uuid in ("u-1", "u-4", "u-5", "u-6"):
         history.answered(uuid, 0)
     assert [each.acknowledged for each in history.decisions] == [1, 0, 1]

@@ -26,7 +26,7 @@ from taskd_net.base.vocabulary import KEEP_ALIVE
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments, manager
 from taskd_net.job.clusterd.place import PORT
-from taskd_net.job.decide.records import Record
+from taskd_net.job.decide.records import ProcessRecord
 from taskd_net.job.manager.config import STATE_FILE, size
 from taskd_net.job.member import Refused, Singleton, StartGuard, documented
 from taskd_net.node.blocking import BlockingNode
@@ -122,12 +122,12 @@ async def _reports(deciding: manager.Succession) -> Mapping[Position, Reports]:
     if not deciding.leads or deciding.manager is None:
         return {}
     records = deciding.manager.job.state.records
-    positions: dict[Position, Record] = {Position.agent(rank): record for rank, record in records.agents.items()}
+    positions: dict[Position, ProcessRecord] = {Position.agent(rank): record for rank, record in records.agents.items()}
     positions |= {Position.worker(each.node, rank): each for rank, each in records.workers.items()}
     return {position: dict(_kinds(record)) for position, record in positions.items()}
 
 
-def _kinds(record: Record) -> Iterator[tuple[tuple[str, int], Report]]:
+def _kinds(record: ProcessRecord) -> Iterator[tuple[tuple[str, int], Report]]:
     """The reports of a record by kind; of the heartbeats the time of the last one."""
     for name, report in record.reports.items():
         kind, _, code = name.rpartition("/")

@@ -12,7 +12,7 @@ from typing import Any, Final
 from taskd_net.job.clusterd import rpcs
 from taskd_net.job.clusterd.reports import rank_number
 from taskd_net.job.clusterd.rpcs import Rpc
-from taskd_net.job.decide.events import Request
+from taskd_net.job.decide.events import PluginRequest
 from taskd_net.job.decide.plugins.stress_test import StressTest
 from taskd_net.job.decide.plugins.switch_nic import SwitchNic
 from taskd_net.net.wire import recover_pb2
@@ -30,9 +30,9 @@ class OrderedOperation:
         write: the result as the plugin gives it, for a job, as that call's request.
     """
 
-    request: type[Request]
+    request: type[PluginRequest]
     orders: Rpc[Any, Any]
-    read: Callable[[Any], Request]
+    read: Callable[[Any], PluginRequest]
     reply: Rpc[Any, recover_pb2.Status]
     write: Callable[[str, Any], Any]
 

@@ -80,7 +80,7 @@ class Task:
         return self.limits[self.index]
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """The place of a device in the job.
 
     Args:
@@ -130,7 +130,7 @@ class DeviceState:
             return worker.node
         return rank // local if local else None
 
-    def place(self, device: str, records: Records, local: int, *, certified: bool = False) -> Place:
+    def place(self, device: str, records: Records, local: int, *, certified: bool = False) -> DevicePlace:
         """The node and the ranks of a device: by its Agent's report, else by the mapping file, else by the watcher's.
 
         Args:
@@ -146,12 +146,12 @@ class DeviceState:
                 ranks = ranks_of_node(node, records, local or len(names))
                 at = names.index(device)
                 if at < len(ranks):
-                    return Place(node, ranks[at], (ranks[at],))
+                    return DevicePlace(node, ranks[at], (ranks[at],))
         rank = self.ranks.get(device)
         known = self.mapped_node(device, records, local)
         if rank is not None and (said in (None, known) or not certified):
-            return Place(said if known is None else known, rank, (rank,))
-        return Place(said, None, () if said is None else tuple(ranks_of_node(said, records, local)))
+            return DevicePlace(said if known is None else known, rank, (rank,))
+        return DevicePlace(said, None, () if said is None else tuple(ranks_of_node(said, records, local)))
 
 
 def devices_of(node: int, records: Records) -> list[str]:

@@ -115,7 +115,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PluginRequest:
     """An order for one plugin, which declares this class as what it `takes`, and keeps the last one in its state.
 
     Args:
@@ -333,4 +333,4 @@ Underway = (
 OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded
 """Events of devices, and of the rules for their faults."""
 
-Event = OfManager | Reported | Underway | Signal | Request | ProfilingSwitch | RetryTime | OfDevices
+Event = OfManager | Reported | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices

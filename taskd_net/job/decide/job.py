@@ -20,7 +20,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.position import Role, is_rank
 from taskd_net.job.decide import events, state, times, traffic
 from taskd_net.job.decide.device_reports import RegisteredDevices
-from taskd_net.job.decide.device_state import Place, ranks_of_node
+from taskd_net.job.decide.device_state import DevicePlace, ranks_of_node
 from taskd_net.job.decide.devices import Devices
 from taskd_net.job.decide.events import (
     Acknowledged,
@@ -34,11 +34,11 @@ from taskd_net.job.decide.events import (
     FaultsReported,
     MachineReset,
     OfDevices,
+    PluginRequest,
     ProfilingSwitch,
     ReceiverGone,
     Recovered,
     Reported,
-    Request,
     Resumed,
     RetryTime,
     Signal,
@@ -52,7 +52,7 @@ from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
 from taskd_net.job.decide.records import Fault, Taken, read_fault
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
-from taskd_net.job.decide.state import State
+from taskd_net.job.decide.state import JobState
 from taskd_net.job.decide.streams import Streams
 from taskd_net.job.decide.traffic import (
     Call,
@@ -91,7 +91,7 @@ OTHER_FAULT: Final = 1
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
 
-_Happened = Reported | Underway | Signal | Request | ProfilingSwitch | RetryTime | OfDevices
+_Happened = Reported | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices
 
 
 class Job:
@@ -113,11 +113,15 @@ class Job:
     """
 
     def __init__(
-        self, config: JobConfig, seed: str = "", plugins: Sequence[AnyPlugin] | None = None, stored: State | None = None
+        self,
+        config: JobConfig,
+        seed: str = "",
+        plugins: Sequence[AnyPlugin] | None = None,
+        stored: JobState | None = None,
     ) -> None:
         self.config = config
         self.plugins = built_in() if plugins is None else list(plugins)
-        self.state = State(seed=seed) if stored is None else stored
+        self.state = JobState(seed=seed) if stored is None else stored
         self._streams = Streams(self.plugins, self.state.streams)
         self.state.streams = self._streams.streams
         self._takers = {plugin.takes: plugin for plugin in self.plugins if plugin.takes is not None}
@@ -258,19 +262,19 @@ class Job:
                 if current.first_retry_time is None:
                     current.first_retry_time = event.value
                 current.retry_time, current.dirty = event.value, True
-            case Request() | ProfilingSwitch():
+            case PluginRequest() | ProfilingSwitch():
                 return self._ask(event)
             case _:
                 current.dirty = True
                 return self.devices.take(event, current.now)
         return True
 
-    def _ask(self, request: Request | ProfilingSwitch) -> bool:
+    def _ask(self, request: PluginRequest | ProfilingSwitch) -> bool:
         """Hand a request to the plugin that takes its class."""
         plugin, current = self._takers.get(type(request)), self.state
         if plugin is None:
             return False
-        plugin.take(replace(request, uuid=current.uuid()) if isinstance(request, Request) else request)
+        plugin.take(replace(request, uuid=current.uuid()) if isinstance(request, PluginRequest) else request)
         self._note_requests()
         current.dirty = True
         return True
@@ -288,7 +292,7 @@ class Job:
             known = {None}
         return rule.refusal(event, known)
 
-    def place(self, device: str) -> Place:
+    def place(self, device: str) -> DevicePlace:
         """The node and the ranks of a device."""
         return self._snapshot().place(device)
 

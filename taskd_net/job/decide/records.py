@@ -45,7 +45,7 @@ _ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
 
 
 @dataclass(slots=True)
-class Report:
+class KeptReport:
     """The last report of a kind.
 
     Args:
@@ -61,7 +61,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Record:
+class ProcessRecord:
     """One process.
 
     Args:
@@ -76,7 +76,7 @@ class Record:
     birth: int = 0
     registered: bool = False
     heartbeat: Moment = 0.0
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, KeptReport] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class AgentRecord(Record):
+class AgentRecord(ProcessRecord):
     """An Agent.
 
     Args:
@@ -149,7 +149,7 @@ class AgentRecord(Record):
 
 
 @dataclass(slots=True)
-class WorkerRecord(Record):
+class WorkerRecord(ProcessRecord):
     """A Worker.
 
     Args:
@@ -164,7 +164,7 @@ class WorkerRecord(Record):
     epoch: int = 0
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=ProcessRecord)
 
 
 class Taken(Enum):
@@ -282,7 +282,7 @@ class Records:
     def ask_again(self, rank: int) -> None:
         """The 210 to an Agent was taken back: it waits for another."""
         agent = self.agents[rank]
-        asked = agent.reports.get(_ASKS, Report())
+        asked = agent.reports.get(_ASKS, KeptReport())
         agent.asked = asked.message
         self.asking.add(rank)
         self.unsaved_agents.add(rank)
@@ -487,7 +487,7 @@ class Records:
         record.incarnation = report.extension.get(vocabulary.INCARNATION, "")
         record.birth = self._birth()
         record.registered = True
-        record.reports[_kind(report)] = Report(report.message, report.extension, now, report.uuid)
+        record.reports[_kind(report)] = KeptReport(report.message, report.extension, now, report.uuid)
         return record
 
 
@@ -502,7 +502,7 @@ def _asks_anew(agent: AgentRecord, report: Reported) -> bool:
     return _kind(report) == _ASKS and not agent.incarnation and not resent
 
 
-def _is_again(record: Record | None, report: Reported) -> bool:
+def _is_again(record: ProcessRecord | None, report: Reported) -> bool:
     """True for a registration of the process that the record has, or a resend of it."""
     if record is None or not record.registered:
         return False
@@ -512,7 +512,7 @@ def _is_again(record: Record | None, report: Reported) -> bool:
     return bool(record.incarnation) and report.extension.get(vocabulary.INCARNATION) == record.incarnation
 
 
-def _keep(now: float, record: Record, report: Reported) -> bool:
+def _keep(now: float, record: ProcessRecord, report: Reported) -> bool:
     """Keep a report; False for a heartbeat or a resend."""
     if report.msg_type == vocabulary.KEEP_ALIVE:
         record.heartbeat = now
@@ -524,7 +524,7 @@ def _keep(now: float, record: Record, report: Reported) -> bool:
         return False
     if len(record.reports) >= REPORTS_PER_NODE:
         del record.reports[next(iter(record.reports))]  # the oldest
-    record.reports[kind] = Report(report.message, report.extension, now, report.uuid)
+    record.reports[kind] = KeptReport(report.message, report.extension, now, report.uuid)
     return True
 
 

@@ -10,7 +10,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.limits import IN_PLACE_S
 from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.device_reports import Reporters
-from taskd_net.job.decide.device_state import DeviceState, FaultConfig, Place, ranks_of_node
+from taskd_net.job.decide.device_state import DevicePlace, DeviceState, FaultConfig, ranks_of_node
 from taskd_net.job.decide.events import Signal
 from taskd_net.job.decide.orders import ClusterdRound
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S, Outbox
@@ -180,7 +180,7 @@ class Snapshot:
         records = self.records
         return rank in records.faulty or rank in records.to_replace or rank in records.exited
 
-    def place(self, device: str) -> Place:
+    def place(self, device: str) -> DevicePlace:
         """The node and the ranks of a device."""
         config = self.config
         certified = config.reporters.certified
@@ -201,7 +201,7 @@ class Snapshot:
         found = (self.global_ranks(node, fault) for node, fault in faults.items() if fault is not None)
         return set().union(*found)
 
-    def has_ended(self, place: Place) -> bool:
+    def has_ended(self, place: DevicePlace) -> bool:
         """True where no process of the job runs on a device, as its Agent has reported last, or as it is gone."""
         records, node = self.records, place.node
         agent = None if node is None else records.agents.get(node)

@@ -51,7 +51,7 @@ _APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_worke
 
 
 @dataclass(slots=True)
-class State:
+class JobState:
     """All but the plugins' own.
 
     Args:
@@ -116,7 +116,7 @@ class State:
         return f"{self.seed}-{self.numbered}"
 
 
-def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
+def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
     """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `fault_files`;
     and always `rest`, `devices` and `plugins`.
     """
@@ -145,7 +145,7 @@ def unsaved(state: State, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]
     return parts
 
 
-def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
+def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> JobState:
     """Read what `unsaved` gave, from the first time on; see `from_json` for the errors."""
     rest = _stored(parts.get("rest", ""))
     below: dict[str, dict[str, object]] = {kind: {} for kind in ("agent", "worker", "sending", "device")}
@@ -162,19 +162,19 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> State:
     if isinstance(devices, dict):
         devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
     own = {"records": records, "orders": orders, "devices": devices}
-    read = _with_round(from_plain(State, state | own, "state"), state)
+    read = _with_round(from_plain(JobState, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)
     _fill(plugins, _with_requests(_value(parts.get("plugins", "{}")), state))
     return read
 
 
-def to_json(state: State, plugins: Iterable[AnyPlugin]) -> str:
+def to_json(state: JobState, plugins: Iterable[AnyPlugin]) -> str:
     """The state and those of the plugins, as a JSON text."""
     return to_text({"schema": SCHEMA, "state": state, "plugins": {plugin.name: plugin.state for plugin in plugins}})
 
 
-def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
+def from_json(text: str, plugins: Iterable[AnyPlugin]) -> JobState:
     """Read what `to_json` wrote, and fill the plugins' states.
 
     Raises:
@@ -182,12 +182,12 @@ def from_json(text: str, plugins: Iterable[AnyPlugin]) -> State:
         ConfigError: it is no such text.
     """
     stored = _stored(text)
-    state = _with_round(from_plain(State, stored.get("state"), "state"), stored.get("state"))
+    state = _with_round(from_plain(JobState, stored.get("state"), "state"), stored.get("state"))
     _fill(plugins, _with_requests(stored.get("plugins"), stored.get("state")))
     return state
 
 
-def _with_round(state: State, stored: object) -> State:
+def _with_round(state: JobState, stored: object) -> JobState:
     """Open the round of a state of 0.2.0, which has no open faults, where ClusterD has decided on no strategy yet."""
     signal = state.signal
     if isinstance(stored, dict) and "open_faults" not in stored and signal.signal_type in (STOP_TRAIN, GLOBAL_FAULT):

@@ -46,9 +46,9 @@ from taskd_net.job.decide.events import (
     Event,
     FaultsReported,
     MachineReset,
+    PluginRequest,
     ProfilingSwitch,
     Recovered,
-    Request,
     Signal,
     Subscribed,
 )
@@ -259,7 +259,7 @@ class Clusterd(Reporter):
         self._log.info("clusterd_report_void", call=rpc.name)
 
     async def _arrived(self, event: Event) -> None:
-        if isinstance(event, Request):
+        if isinstance(event, PluginRequest):
             operation = next(each for each in OPERATIONS if each.request is type(event))
             self._asked[operation.reply.name] = self.client.stream
         if not isinstance(event, Signal):
@@ -287,7 +287,7 @@ class Clusterd(Reporter):
 
     async def _give_up(self, call: Call, stream: int | None, reason: str, *, nobody: bool = False) -> None:
         """Give the report that ends ClusterD's wait for a call, which was ordered over this stream."""
-        answer = _Answer(self._job_id)
+        answer = _GivenUp(self._job_id)
         give_up(call, reason, answer, nobody=nobody)
         try:
             if answer.rpc is None:
@@ -302,7 +302,7 @@ class Clusterd(Reporter):
         calls, self._interrupted = self._interrupted, []
         for call in calls:
             self._log.warning("clusterd_action_interrupted", action=f"{call.name} {call.text}".strip())
-            answer = _Answer(self._job_id)
+            answer = _GivenUp(self._job_id)
             give_up(call, "the Manager was restarted meanwhile", answer)
             try:
                 if answer.rpc is not None:
@@ -354,7 +354,7 @@ class Clusterd(Reporter):
             self._log.error("manager_failed", task=task.get_name(), reason=repr(error), exc_info=error)
 
 
-class _Answer(Reporter):
+class _GivenUp(Reporter):
     """The report of a call that is given up, as a request instead of a call."""
 
     def __init__(self, job_id: str) -> None:

@@ -17,9 +17,9 @@ from taskd_net.job.decide.events import (
     Event,
     FaultFiles,
     MachineReset,
+    PluginRequest,
     ProfilingSwitch,
     Reported,
-    Request,
     ResetEnded,
     RetryTime,
     Signal,
@@ -40,7 +40,7 @@ _Other = Call | Reply | ReportFaults | Reset | Replace
 """Decisions that are shown in words."""
 
 
-class History:
+class DecisionHistory:
     """The last decisions. Each has a number, and the uuids of its commands lead to it until they are settled.
 
     Args:
@@ -50,7 +50,7 @@ class History:
 
     def __init__(self, stored: Iterable[DecisionView] = (), on_the_way: Iterable[str] = ()) -> None:
         ordered = sorted(stored, key=lambda each: each.number)
-        self._decisions = OrderedDict((each.number, _Entry(each)) for each in ordered)
+        self._decisions = OrderedDict((each.number, _Decided(each)) for each in ordered)
         # The commands of a decision have consecutive uuids.
         with_commands = [each for each in ordered if each.messages]
         firsts = [_number(each.messages[0].uuid) for each in with_commands]
@@ -89,7 +89,7 @@ class History:
             other = [item for item in items if isinstance(item, _Other)]
             calls = tuple(map(_words, other[:MESSAGES_SHOWN]))
             restarts = next((item.left for item in items if isinstance(item, Restarts)), None)
-            self._decisions[self._last] = _Entry(
+            self._decisions[self._last] = _Decided(
                 DecisionView(self._last, now, owner, cause, shown, len(commands), 0, 0, calls, restarts)
             )
             self.unsaved.add(self._last)
@@ -122,7 +122,7 @@ class History:
         self.unsaved.add(number)
 
 
-class _Entry:
+class _Decided:
     """A decision, and what has become of its commands: by uuid those that are shown, and numbers of all."""
 
     __slots__ = ("_decided", "acknowledged", "lost", "messages")
@@ -152,7 +152,7 @@ def cause(event: Event) -> str:
         case Signal():
             names = (event.signal_type, event.strategy, ",".join(event.actions), event.uuid)
             text = f"ClusterD {' '.join(filter(None, names))}"
-        case Request() | ProfilingSwitch():
+        case PluginRequest() | ProfilingSwitch():
             text = event.words
         case Subscribed():
             text = "a stream of ClusterD's signals has begun"

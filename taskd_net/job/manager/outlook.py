@@ -20,7 +20,7 @@ ALONE_S: Final = 10.0
 Children of a network that has healed, or of a Mgr that was stopped for a moment, are back sooner."""
 
 
-class Step(Enum):
+class LeaderStep(Enum):
     """The consequence of a look."""
 
     GO_ON = auto()
@@ -46,7 +46,7 @@ class Outlook:
         self._unsure: float | None = None
         self._patience = unsure
 
-    def look(self, now: float, *, children: bool, decides: bool, lost: bool) -> tuple[Step, float]:
+    def look(self, now: float, *, children: bool, decides: bool, lost: bool) -> tuple[LeaderStep, float]:
         """Look once.
 
         Args:
@@ -61,14 +61,14 @@ class Outlook:
         if children:
             self._seen = now
         elif decides and self._seen is not None and now - self._seen >= self._alone_s:
-            return Step.RESIGN, now - self._seen
+            return LeaderStep.RESIGN, now - self._seen
         if lost:
-            return Step.STAND_BY, 0.0
+            return LeaderStep.STAND_BY, 0.0
         if decides:
             self._unsure, self._patience = None, self._unsure_s
         elif self._unsure is None:
             self._unsure = now
         elif now - self._unsure >= self._patience:
             self._patience *= 2
-            return Step.SEND_ELSEWHERE, now - self._unsure
-        return Step.GO_ON, 0.0
+            return LeaderStep.SEND_ELSEWHERE, now - self._unsure
+        return LeaderStep.GO_ON, 0.0

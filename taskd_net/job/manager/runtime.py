@@ -40,7 +40,7 @@ from taskd_net.job.manager.config import ManagerConfig
 from taskd_net.job.manager.dispatch import Dispatch
 from taskd_net.job.manager.faults import DeviceFaults
 from taskd_net.job.manager.guarded import Guarded
-from taskd_net.job.manager.history import History, cause
+from taskd_net.job.manager.history import DecisionHistory, cause
 from taskd_net.job.manager.keeping import decision_part, read_decisions
 from taskd_net.job.manager.kept import Kept, NotKept, kept
 from taskd_net.job.manager.limits import ManagerLimits
@@ -138,7 +138,7 @@ class Manager:
         self.job: Job
         self._faults: DeviceFaults
         self.started = False
-        self._history = History()
+        self._history = DecisionHistory()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
         self._keeping: Kept = NotKept()
@@ -259,9 +259,9 @@ class Manager:
         """The job of the state file; None without one."""
         config, now = self._decisions(), self._now()
 
-        def read(parts: Mapping[str, str]) -> tuple[Job, History]:
+        def read(parts: Mapping[str, str]) -> tuple[Job, DecisionHistory]:
             job = Job.from_parts(parts, config, self._plugins())
-            return job, History(read_decisions(parts), job.state.outbox.commands())
+            return job, DecisionHistory(read_decisions(parts), job.state.outbox.commands())
 
         found = await self._keeping.load(now, read)
         if found is None:

@@ -19,7 +19,7 @@ from taskd_net.job.keep.leader import Leader, clock
 from taskd_net.job.manager.config import ManagerConfig
 from taskd_net.job.manager.kept import leader_of
 from taskd_net.job.manager.limits import ManagerLimits
-from taskd_net.job.manager.outlook import Outlook, Step
+from taskd_net.job.manager.outlook import LeaderStep, Outlook
 from taskd_net.job.manager.runtime import Manager
 from taskd_net.node.node import Node
 
@@ -180,13 +180,13 @@ class Succession:
                 clock(), children=bool(self._node.driver.links), decides=leader.decides(), lost=leader.lost.is_set()
             )
             match step:
-                case Step.RESIGN:
+                case LeaderStep.RESIGN:
                     self._log.warning("leader_without_children", seconds=round(seconds))
                     self._node.stand_by("standby: no child reaches this Manager")
                     return True
-                case Step.STAND_BY:
+                case LeaderStep.STAND_BY:
                     self._node.stand_by(REPLACED)  # the Manager may still wait for a commit
-                case Step.SEND_ELSEWHERE:
+                case LeaderStep.SEND_ELSEWHERE:
                     self._log.warning("children_sent_elsewhere", seconds=round(seconds))
                     self._node.send_elsewhere()
             with contextlib.suppress(TimeoutError):

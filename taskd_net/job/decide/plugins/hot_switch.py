@@ -18,20 +18,20 @@ from taskd_net.job.decide.snapshot import Snapshot
 
 
 @dataclass
-class Switched:
+class HotSwitched:
     """State: the last order that was carried out."""
 
     done: str = ""
 
 
-class HotSwitch(Recovery[Switched]):
+class HotSwitch(Recovery[HotSwitched]):
     """Carry out a hot switch; one signal may come again with other actions."""
 
     name = "HotSwitchPlugin"
     streams: ClassVar = {RECOVERY: 6}
 
     def __init__(self) -> None:
-        super().__init__(Switched())
+        super().__init__(HotSwitched())
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a changed signal or changed actions."""

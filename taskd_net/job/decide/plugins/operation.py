@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from taskd_net.job.decide.events import Request
+from taskd_net.job.decide.events import PluginRequest
 from taskd_net.job.decide.plugins.plugin import INFINITY, Plugin, Progress
 from taskd_net.job.decide.records import WorkerRecord
 from taskd_net.job.decide.snapshot import Snapshot
@@ -34,7 +34,7 @@ class Operating:
         until: end of the patience; 0 when no operation is under way.
     """
 
-    request: Request = field(default_factory=Request)
+    request: PluginRequest = field(default_factory=PluginRequest)
     uuid: str = ""
     until: Timer = 0.0
 
@@ -50,7 +50,7 @@ class Operation(Plugin[S]):
         patience: seconds from the begin until the Workers that have not answered have failed.
     """
 
-    takes: ClassVar[type[Request]]
+    takes: ClassVar[type[PluginRequest]]
     pauses_training = True
     replies: ClassVar[str]
     patience: ClassVar[float]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import times
-from taskd_net.job.decide.events import ProfilingSwitch, Request
+from taskd_net.job.decide.events import PluginRequest, ProfilingSwitch
 from taskd_net.job.decide.plain import from_plain
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.traffic import Call, Command, Item, Reply
@@ -50,7 +50,7 @@ class Plugin(ABC, Generic[S]):
 
     name: ClassVar[str]
     streams: ClassVar[Mapping[str, int | None]]
-    takes: ClassVar[type[Request | ProfilingSwitch] | None] = None
+    takes: ClassVar[type[PluginRequest | ProfilingSwitch] | None] = None
     pauses_training: ClassVar[bool] = False
     ends_job: ClassVar[bool] = False
 
@@ -58,7 +58,7 @@ class Plugin(ABC, Generic[S]):
         self.state = state
         self._items: list[Item] = []
 
-    def take(self, request: Request | ProfilingSwitch) -> None:
+    def take(self, request: PluginRequest | ProfilingSwitch) -> None:
         """Keep a request of the class that the plugin `takes`. Streams are given at the next tick."""
         state: Any = self.state
         state.request = request

@@ -26,7 +26,7 @@ STREAM = "ProfilingCollect"
 
 
 @dataclass
-class Switched:
+class ProfilingOrdered:
     """State.
 
     Args:
@@ -40,7 +40,7 @@ class Switched:
     at: Timer = 0.0
 
 
-class Profiling(Plugin[Switched]):
+class Profiling(Plugin[ProfilingOrdered]):
     """Send the wanted domains until every Worker has reported them."""
 
     name = "ProfilingPlugin"
@@ -48,7 +48,7 @@ class Profiling(Plugin[Switched]):
     takes = ProfilingSwitch
 
     def __init__(self) -> None:
-        super().__init__(Switched())
+        super().__init__(ProfilingOrdered())
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The stream, when the switch is to be sent."""

@@ -24,7 +24,7 @@ from taskd_net.base.limits import STRESS_TEST_S
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_value
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.events import Request
+from taskd_net.job.decide.events import PluginRequest
 from taskd_net.job.decide.plugins.operation import Operating, Operation
 from taskd_net.job.decide.plugins.plugin import INFINITY
 from taskd_net.job.decide.records import WorkerRecord
@@ -41,7 +41,7 @@ Result = dict[str, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class StressTest(Request):
+class StressTest(PluginRequest):
     """ClusterD asks for a stress test.
 
     Args:

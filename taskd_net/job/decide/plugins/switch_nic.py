@@ -19,7 +19,7 @@ from typing import ClassVar
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import SWITCH_NIC_S
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.events import Request
+from taskd_net.job.decide.events import PluginRequest
 from taskd_net.job.decide.plugins.operation import Operating, Operation
 from taskd_net.job.decide.records import WorkerRecord
 from taskd_net.job.decide.snapshot import Snapshot
@@ -29,7 +29,7 @@ UUID = vocabulary.SWITCH_NIC_UUID
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchNic(Request):
+class SwitchNic(PluginRequest):
     """ClusterD asks for a switch of network cards.
 
     Args:
