@@ -34,7 +34,7 @@ PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 # The package and the lab, whose wheel would have only the version of its build.
 DESCRIPTIONS = pyproject.toml lab/pyproject.toml
 # The modules that decide, and the unit tests that must reach all their branches alone.
-STATE = ledger document job_document rates series events history
+STATE = ledger fields document job_view rates series events history
 AGENT = agent.messages agent.plans agent.supervision api.duties frameworks.mindspore.plans frameworks.pytorch.plans
 # The launcher without a Manager.
 RESET = machine reset

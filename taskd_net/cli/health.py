@@ -17,7 +17,7 @@ from taskd_net.cli.settings import tls_of
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient, ask_health
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 
 
 @command(
@@ -80,6 +80,6 @@ async def _job(address: Address, timeout: float, tls: Tls | None) -> Document | 
     """The document of the node's job; None where it has none, or does not say."""
     try:
         async with NodeClient((address,), timeout, tls) as client:
-            return job_document(await client.job())
+            return document_of(await client.job())
     except AskFailed:
         return None

@@ -14,7 +14,7 @@ from taskd_net.cli.screen import Screen
 from taskd_net.cli.watching import repeat
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 
 
 @command(
@@ -51,7 +51,7 @@ def job(ctx: click.Context, /, at: str, watch: bool, everything: bool, as_json: 
     trouble = False
 
     async def ask(client: NodeClient) -> Document:
-        return job_document(await client.job())
+        return document_of(await client.job())
 
     def show(answer: Document) -> None:
         nonlocal trouble

@@ -12,7 +12,7 @@ from taskd_net.base.codes import Code
 from taskd_net.cli.mesh_lines import Line, duration, names
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import SILENT, TROUBLE
+from taskd_net.observe.job_view import SILENT, TROUBLE
 from taskd_net.observe.status_codec import read_position
 
 DECISIONS: Final = 10

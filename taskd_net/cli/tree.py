@@ -16,7 +16,7 @@ from taskd_net.cli.screen import Screen
 from taskd_net.cli.watching import repeat
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, document, healthy
-from taskd_net.observe.job_document import devices_document, silent_document
+from taskd_net.observe.job_view import fields_of_mesh
 
 
 @command(
@@ -64,7 +64,7 @@ def tree(
             if failed.implemented and not isinstance(failed, NoManager):
                 raise
             return mesh
-        return mesh | devices_document(job) | silent_document(job)
+        return mesh | fields_of_mesh(job)
 
     def show(mesh: Document) -> None:
         nonlocal last

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from taskd_net.base.expect import Expected
 from taskd_net.base.position import Position, Role
 from taskd_net.base.states import State
+from taskd_net.observe.fields import document_of, nulls_of
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 
 Document: TypeAlias = dict[str, Any]
@@ -152,34 +153,26 @@ def missing_of(
 def node_document(position: Position, status: NodeStatus, standing: Standing) -> Document:
     """The entry of one node."""
     own = status.own
-    side = own.up if own is not None else Flow()
     worker = position.role == Role.WORKER
     return {
         "position": str(position),
         "role": position.role,
         "server_rank": int(position.server_rank),
         "process_rank": int(position.process_rank) if worker else None,
-        "parent": None if status.parent is None else str(status.parent),
         "state": standing.state.value,
         "since": _time(standing.since),
-        "end_reason": status.end_reason or None,
-        "service": status.service,
-        "peer": status.peer,
-        "version": status.version or None,
-        "link": status.link or None,
+        **document_of(status),
         "link_reason": _link_reason(status) or None,
-        "address": status.address or None,
-        "upstream": own.upstream or None if own is not None else None,
-        "listen": own.listen or None if own is not None else None,
-        "at": round(status.at, 3),
-        "last_message": None if status.last_message is None else round(status.last_message, 3),
         "reconnects": status.reopened if own is None else max(own.reconnects, status.reopened),
-        "down": _flow(status.down, status.down),
-        "up": _flow(status.up, side),
+        "down": document_of(status.down),
+        "up": _up(status.up, own),
         "inbox": None if own is None else _inbox(own),
-        "delivered": None if own is None else own.delivered,
-        "lost": None if own is None else own.lost,
+        **(_NO_OWN if own is None else document_of(own)),
     }
+
+
+_NO_FLOW: Final = Flow()
+_NO_OWN: Final = nulls_of(Own)
 
 
 def _link_reason(status: NodeStatus) -> str:
@@ -199,17 +192,10 @@ def _time(seconds: float) -> float | None:
     return round(seconds, 3) if seconds else None
 
 
-def _flow(counted: Flow, sender: Flow) -> Document:
-    """One direction of a link: one end's counters, with the figures that only the sender has."""
-    return {
-        "messages": counted.messages,
-        "bytes": counted.bytes,
-        "failed": sender.failed,
-        "in_flight": sender.in_flight,
-        "queued": sender.queued,
-        "ack_p50": sender.ack_p50,
-        "ack_p99": sender.ack_p99,
-    }
+def _up(counted: Flow, own: Own | None) -> Document:
+    """The link to the parent, which counts messages and bytes; other figures are those of the sender, if it reports."""
+    sender = document_of(_NO_FLOW if own is None else own.up)
+    return {**sender, "messages": counted.messages, "bytes": counted.bytes}
 
 
 def by_position(document: Document) -> Mapping[str, Document]:

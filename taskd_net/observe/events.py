@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Container, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from taskd_net.observe.fields import TEXT, TIME
 
 
 class Event(NamedTuple):
@@ -17,9 +19,9 @@ class Event(NamedTuple):
         times: events of this kind, one right after the other.
     """
 
-    time: float
+    time: Annotated[float, TIME]
     event: str
-    text: str = ""
+    text: Annotated[str, TEXT] = ""
     times: int = 1
 
 

@@ -16,6 +16,7 @@ from taskd_net.base.position import Position
 from taskd_net.base.states import State
 from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
 from taskd_net.observe.events import Event, EventLog
+from taskd_net.observe.fields import document_of
 from taskd_net.observe.records import NodeStatus, Refused
 from taskd_net.observe.series import WHOLE, Series
 
@@ -158,10 +159,7 @@ class History:
             "time": round(now, 3),
             "step": self.series.step,
             "series": self.series.of(name, now - self._span),
-            "events": [
-                {"time": round(event.time, 3), "event": event.event, "text": event.text or None, "times": event.times}
-                for event in self.events.of(name)
-            ],
+            "events": [document_of(event) for event in self.events.of(name)],
         }
 
     def _compare(

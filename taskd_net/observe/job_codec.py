@@ -26,7 +26,7 @@ TEXT_CHARS: Final = 512
 """Characters of each text in the state of a job that is sent to a caller: a plugin's texts have no bound of their own.
 The widest state has 6 MB then, and 10 MiB are received."""
 
-_VIEWS: Final[Mapping[str, type]] = {
+VIEWS: Final[Mapping[str, type]] = {
     "Job": JobView,
     "Stream": StreamView,
     "Agent": AgentView,
@@ -106,4 +106,4 @@ def _read(message: Message) -> object:
         else:
             absent = field.has_presence and not message.HasField(field.name)
             fields[field.name] = None if absent else value
-    return _VIEWS[message.DESCRIPTOR.name](**fields)
+    return VIEWS[message.DESCRIPTOR.name](**fields)

@@ -1,6 +1,7 @@
 """The state of a job's Manager, for faces: the command `job`, the status page, metrics.
 
-`Node.job_view` gives it, in the node's own loop; None where the node decides nothing.
+`Node.job_view` gives it, in the node's own loop; None where the node decides nothing. Its classes declare each field
+once: `observe.fields` makes the JSON object of it that docs/manager.md describes, and `job_codec` its wire form.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Any, Final
+
+from taskd_net.observe.fields import HIDDEN, TEXT, TIME, TIME_OR_NEVER, Json, document_of, named, told
 
 DECISIONS_SHOWN: Final = 50
 """Last decisions of a job that its Manager keeps and shows: more than any fault and its recovery take."""
@@ -34,6 +37,17 @@ ETCD_SCHEME: Final = "etcd://"
 OWN: Final = "Manager"
 """The name of the Manager's own decisions, its 210s, beside those of plugins."""
 
+FAULTY: Final = "faulty"
+EXITED: Final = "exited"
+SILENT: Final = "silent"
+TROUBLE: Final = (FAULTY, EXITED)
+"""The states of an Agent that need attention."""
+
+_PLUGIN: Final = Json(lambda name: name or OWN)
+_BY_STATE: Final = Json(lambda states: {str(state): states[state] for state in sorted(states)})
+_CLIENT: Final = Json(lambda client: document_of(client) if client.address else None)
+_LEADER: Final = Json(lambda leader: document_of(leader) if leader.term else None)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
@@ -47,7 +61,7 @@ class StreamView:
     """
 
     name: str = ""
-    owner: str = ""
+    owner: Annotated[str, TEXT] = ""
     plugins: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
 
@@ -71,16 +85,30 @@ class AgentView:
     """
 
     rank: int = 0
-    registered: bool = False
-    asking: bool = False
-    fault: bool = False
+    registered: Annotated[bool, HIDDEN] = False
+    asking: Annotated[bool, HIDDEN] = False
+    fault: Annotated[bool, HIDDEN] = False
     fault_ranks: tuple[int, ...] = ()
-    fault_at: float = 0.0
-    exited: bool = False
-    heartbeat: float = 0.0
+    fault_at: Annotated[float, TIME_OR_NEVER] = 0.0
+    exited: Annotated[bool, HIDDEN] = False
+    heartbeat: Annotated[float, TIME_OR_NEVER] = 0.0
     commands: tuple[int, ...] = ()
-    worker_state: str = ""
-    silent_since: float = 0.0
+    worker_state: Annotated[str, TEXT] = ""
+    silent_since: Annotated[float, TIME_OR_NEVER] = 0.0
+
+    @property
+    @told()
+    def state(self) -> str:
+        """The state in a word, the most serious one first."""
+        if self.exited:
+            return EXITED
+        if self.fault:
+            return FAULTY
+        if self.asking:
+            return "asking"
+        if self.silent_since:
+            return SILENT
+        return "running" if self.registered else "unregistered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +132,14 @@ class DeviceView:
     device: str = ""
     node: int | None = None
     rank: int | None = None
-    fault_type: str = ""
-    level: str = ""
-    code: str = ""
+    fault_type: Annotated[str, named("type", TEXT)] = ""
+    level: Annotated[str, TEXT] = ""
+    code: Annotated[str, TEXT] = ""
     reason: str = ""
     isolated: bool = False
-    action: str = ""
-    since: float = 0.0
-    reporter: str = ""
+    action: Annotated[str, TEXT] = ""
+    since: Annotated[float, TIME_OR_NEVER] = 0.0
+    reporter: Annotated[str, TEXT] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +179,15 @@ class DecisionView:
     """
 
     number: int = 0
-    at: float = 0.0
-    plugin: str = ""
+    at: Annotated[float, named("time", TIME)] = 0.0
+    plugin: Annotated[str, _PLUGIN] = ""
     cause: str = ""
     messages: tuple[MessageView, ...] = ()
     sent: int = 0
     acknowledged: int = 0
     lost: int = 0
     calls: tuple[str, ...] = ()
-    restarts: int | None = None
+    restarts: Annotated[int | None, named("restarts_left")] = None
 
 
 SUBSCRIBED: Final = "subscribed"
@@ -192,22 +220,23 @@ class ClusterdView:
 
     address: str = ""
     state: str = ""
-    taken: int = 0
-    repeated: int = 0
-    foreign: int = 0
-    unreadable: int = 0
+    taken: Annotated[int, HIDDEN] = 0
+    repeated: Annotated[int, HIDDEN] = 0
+    foreign: Annotated[int, HIDDEN] = 0
+    unreadable: Annotated[int, HIDDEN] = 0
     keep_alives: int = 0
     unknown_actions: int = 0
     failed_actions: int = 0
-    reports_sent: int = 0
-    reports_refused: int = 0
-    reports_unanswered: int = 0
-    reports_void: int = 0
+    reports_sent: Annotated[int, HIDDEN] = 0
+    reports_refused: Annotated[int, HIDDEN] = 0
+    reports_unanswered: Annotated[int, HIDDEN] = 0
+    reports_void: Annotated[int, HIDDEN] = 0
     reconnects: int = 0
     rounds: int = 0
-    refused: str = ""
+    refused: Annotated[str, HIDDEN] = ""
 
     @property
+    @told()
     def orders(self) -> dict[str, int]:
         """Messages of ClusterD without keep-alives, by outcome."""
         return {
@@ -218,6 +247,7 @@ class ClusterdView:
         }
 
     @property
+    @told()
     def reports(self) -> dict[str, int]:
         """Reports and results, by outcome."""
         return {
@@ -243,10 +273,10 @@ class LeaderView:
 
     name: str = ""
     term: int = 0
-    since: float = 0.0
+    since: Annotated[float, TIME] = 0.0
     changes: int = 0
     decides: bool = False
-    committed: float = 0.0
+    committed: Annotated[float, named("last_commit", TIME_OR_NEVER)] = 0.0
 
 
 @dataclass(slots=True)
@@ -282,12 +312,19 @@ class JobCounters:
     acknowledged: int = 0
     lost: int = 0
     plugin_failures: dict[str, int] = field(default_factory=Counter)
-    store_failures: int = 0
-    durable: bool = True
+    store_failures: Annotated[int, HIDDEN] = 0
+    durable: Annotated[bool, HIDDEN] = True
     device_faults: dict[str, int] = field(default_factory=Counter)
-    fault_to_command: tuple[tuple[float, int], ...] = ()
-    fault_to_command_count: int = 0
-    fault_to_command_seconds: float = 0.0
+    fault_to_command: Annotated[tuple[tuple[float, int], ...], HIDDEN] = ()
+    fault_to_command_count: Annotated[int, named("faults_answered")] = 0
+    fault_to_command_seconds: Annotated[float, HIDDEN] = 0.0
+
+    @property
+    @told("fault_to_command")
+    def fault_to_command_mean(self) -> float | None:
+        """Mean seconds from a fault to its command; None before the first one."""
+        answered = self.fault_to_command_count
+        return round(self.fault_to_command_seconds / answered, 6) if answered else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +359,11 @@ class JobView:
             again.
     """
 
-    job_id: str = ""
-    at: float = 0.0
-    nodes: int = 0
-    processes_per_node: int = 0
-    recovers: bool = False
+    job_id: Annotated[str, named("job")] = ""
+    at: Annotated[float, named("time", TIME)] = 0.0
+    nodes: Annotated[int, HIDDEN] = 0
+    processes_per_node: Annotated[int, HIDDEN] = 0
+    recovers: Annotated[bool, HIDDEN] = False
     restarts_left: int | None = None
     paused: bool = False
     retry_time: int | None = None
@@ -336,15 +373,74 @@ class JobView:
     agents_in_trouble: int = 0
     agents_silent: int = 0
     workers: int = 0
-    profiling: Mapping[int, int] = field(default_factory=dict)
+    profiling: Annotated[Mapping[int, int], _BY_STATE] = field(default_factory=dict)
     decisions: tuple[DecisionView, ...] = ()
     counters: JobCounters = field(default_factory=JobCounters)
-    state_file: str = ""
+    state_file: Annotated[str, HIDDEN] = ""
     plugins_off: tuple[str, ...] = ()
-    clusterd: ClusterdView = field(default_factory=ClusterdView)
-    fault_mode: str = ""
+    clusterd: Annotated[ClusterdView, _CLIENT] = field(default_factory=ClusterdView)
+    fault_mode: Annotated[str, TEXT] = ""
     devices: tuple[DeviceView, ...] = ()
     devices_known: int = 0
     devices_isolated: int = 0
-    leader: LeaderView = field(default_factory=LeaderView)
+    leader: Annotated[LeaderView, _LEADER] = field(default_factory=LeaderView)
     unprotected: int = 0
+
+    @property
+    @told()
+    def expected(self) -> dict[str, int] | None:
+        """The size of the job; None where it is unknown."""
+        return {"nodes": self.nodes, "processes": self.processes_per_node} if self.nodes else None
+
+    @property
+    @told()
+    def decides_on(self) -> str:
+        """The source of the Manager's decisions on faults."""
+        return "ClusterD" if self.recovers else "reports"
+
+    @property
+    @told()
+    def state(self) -> dict[str, Any]:
+        """The place of the Manager's state, whether it has all decisions, and the commits that failed."""
+        counters = self.counters
+        return {"file": self.state_file or None, "durable": counters.durable, "failures": counters.store_failures}
+
+    @property
+    @told()
+    def trouble(self) -> list[str]:
+        """The troubles of the job in words: first those of the Manager itself, then its Agents."""
+        found = self.manager_trouble
+        if self.agents_in_trouble:
+            found.append(f"Agents in trouble: {self.agents_in_trouble} of {self.agents_known}")
+        return found
+
+    @property
+    def manager_trouble(self) -> list[str]:
+        """The troubles of the Manager itself in words.
+
+        They are a state that is not durable, a lease that is not confirmed, a refusal of ClusterD, plugins that are
+        off, and nodes without MindIO's controller.
+        """
+        found = []
+        if not self.counters.durable:
+            in_etcd = self.state_file.startswith(ETCD_SCHEME)
+            then = "the Manager decides nothing until it is" if in_etcd else "a restart may repeat commands"
+            found.append(f"the state in {self.state_file} is not durable: {then}")
+        if self.leader.term and not self.leader.decides:
+            found.append(f"the lease in {self.state_file} is not confirmed: the Manager decides nothing until it is")
+        if self.clusterd.refused:
+            found.append(f"ClusterD at {self.clusterd.address} refuses the job: {self.clusterd.refused}")
+        found += [f"plugin {name} is off until the Manager restarts" for name in self.plugins_off]
+        if self.unprotected:
+            nodes = f"{self.unprotected} nodes train"
+            found.append(f"unprotected: {nodes} without MindIO's controller until they are started again")
+        return found
+
+
+def fields_of_mesh(job: JobView) -> dict[str, Any]:
+    """The fields of a job that the document of a mesh has, too: its devices with faults, and its silent Agents."""
+    names = ("fault_mode", "devices", "devices_known", "devices_isolated", "agents_silent")
+    whole = document_of(job)
+    silent = [agent for agent in whole["agents"] if agent["state"] == SILENT]
+    agents = [{"rank": agent["rank"], "since": agent["silent_since"]} for agent in silent]
+    return {**{name: whole[name] for name in names}, "silent_agents": agents}

@@ -1,13 +1,24 @@
-"""The status of one node, and of all nodes that one of them knows."""
+"""The status of one node, and of all nodes that one of them knows: views, whose fields `observe.fields` tells on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from taskd_net.base.position import Position
 from taskd_net.base.states import State
+from taskd_net.observe.fields import (
+    HIDDEN,
+    MICROSECONDS_OR_NONE,
+    MILLISECONDS,
+    MILLISECONDS_OR_NONE,
+    TEXT,
+    TIME,
+    Json,
+)
+
+_POSITION: Final = Json(lambda position: None if position is None else str(position))
 
 
 class Flow(NamedTuple):
@@ -26,8 +37,8 @@ class Flow(NamedTuple):
     failed: int = 0
     in_flight: int = 0
     queued: int = 0
-    ack_p50: float | None = None
-    ack_p99: float | None = None
+    ack_p50: Annotated[float | None, MICROSECONDS_OR_NONE] = None
+    ack_p99: Annotated[float | None, MICROSECONDS_OR_NONE] = None
 
 
 class Own(NamedTuple):
@@ -45,17 +56,17 @@ class Own(NamedTuple):
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
     """
 
-    listen: str = ""
-    inbox: int = 0
-    inbox_room: int = 0
-    inbox_line: int = 0
+    listen: Annotated[str, TEXT] = ""
+    inbox: Annotated[int, HIDDEN] = 0
+    inbox_room: Annotated[int, HIDDEN] = 0
+    inbox_line: Annotated[int, HIDDEN] = 0
     delivered: int = 0
     lost: int = 0
-    reconnects: int = 0
-    up: Flow = Flow()
-    inbox_closed: bool = False
-    link_reason: str = ""
-    upstream: str = ""
+    reconnects: Annotated[int, HIDDEN] = 0
+    up: Annotated[Flow, HIDDEN] = Flow()
+    inbox_closed: Annotated[bool, HIDDEN] = False
+    link_reason: Annotated[str, HIDDEN] = ""
+    upstream: Annotated[str, TEXT] = ""
 
 
 class NodeStatus(NamedTuple):
@@ -78,21 +89,21 @@ class NodeStatus(NamedTuple):
         end_reason: the reason for which its stream has ended, for people; empty while it stands, or where unknown.
     """
 
-    parent: Position | None
-    state: State
-    since: float
+    parent: Annotated[Position | None, _POSITION]
+    state: Annotated[State, HIDDEN]
+    since: Annotated[float, HIDDEN, MILLISECONDS]
     peer: str
-    version: str = ""
-    link: str = ""
-    address: str = ""
-    last_message: float | None = None
-    down: Flow = Flow()
-    up: Flow = Flow()
-    reopened: int = 0
-    own: Own | None = None
-    at: float = 0.0
+    version: Annotated[str, TEXT] = ""
+    link: Annotated[str, TEXT] = ""
+    address: Annotated[str, TEXT] = ""
+    last_message: Annotated[float | None, TIME, MILLISECONDS_OR_NONE] = None
+    down: Annotated[Flow, HIDDEN] = Flow()
+    up: Annotated[Flow, HIDDEN] = Flow()
+    reopened: Annotated[int, HIDDEN] = 0
+    own: Annotated[Own | None, HIDDEN] = None
+    at: Annotated[float, TIME, MILLISECONDS] = 0.0
     service: bool = False
-    end_reason: str = ""
+    end_reason: Annotated[str, TEXT] = ""
 
 
 class Refused(NamedTuple):

@@ -6,7 +6,7 @@ import collections
 import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -17,6 +17,7 @@ from taskd_net.base.states import State
 from taskd_net.base.untrusted import shown
 from taskd_net.net.wire import status_pb2
 from taskd_net.net.wire.fields import field_sizes
+from taskd_net.observe.fields import from_wire, to_wire
 from taskd_net.observe.ledger import Record, Report
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 
@@ -40,22 +41,6 @@ USUAL_BYTES: Final = 150
 RECORD_BYTES: Final = 1024
 """Bytes of one record at most."""
 
-# Fields of the same name and type in both forms.
-_NODE: Final = ("peer", "version", "link", "address", "reopened", "service", "end_reason")
-_FLOW: Final = ("messages", "bytes", "failed", "in_flight", "queued")
-_OWN: Final = (
-    "listen",
-    "inbox",
-    "inbox_room",
-    "inbox_line",
-    "delivered",
-    "lost",
-    "reconnects",
-    "inbox_closed",
-    "link_reason",
-    "upstream",
-)
-
 _STATES = {
     State.JOINED: status_pb2.JOINED,
     State.NOT_ANSWERING: status_pb2.JOINED,
@@ -74,13 +59,10 @@ def write_node(status: NodeStatus) -> bytes:
         parent="" if status.parent is None else str(status.parent),
         state=_STATES[status.state],
         not_answering=status.state is State.NOT_ANSWERING,
-        since_ms=_ms(status.since),
-        last_message_ms=0 if status.last_message is None else _ms(status.last_message),
         down=_write_flow(status.down),
         up=_write_flow(status.up),
-        at_ms=_ms(status.at),
-        own=None if own is None else status_pb2.Own(up=_write_flow(own.up), **_same(_OWN, own)),
-        **_same(_NODE, status),
+        own=None if own is None else status_pb2.Own(up=_write_flow(own.up), **to_wire(own)),
+        **to_wire(status),
     )
     return whole.SerializeToString()
 
@@ -95,25 +77,27 @@ def read_node(data: bytes) -> NodeStatus:
     parent = read_position(node.parent) if node.parent else None
     if node.parent and parent is None:
         raise Refusal(Code.CLIENT_ERR, "the parent of a node is no single node")
-    own = Own(up=_read_flow(node.own.up), **_same(_OWN, node.own)) if node.HasField("own") else None
+    own = Own(up=_read_flow(node.own.up), **from_wire(Own, node.own)) if node.HasField("own") else None
     state = _READ_STATES.get(node.state, State.LOST)
     return NodeStatus(
         parent=parent,
         state=State.NOT_ANSWERING if node.not_answering and state is State.JOINED else state,
-        since=node.since_ms / 1000,
-        last_message=node.last_message_ms / 1000 if node.last_message_ms else None,
         down=_read_flow(node.down),
         up=_read_flow(node.up),
         own=own,
-        at=node.at_ms / 1000,
-        **_same(_NODE, node),
+        **from_wire(NodeStatus, node),
     )
 
 
 def write_report(report: Report) -> bytes:
     """Serialize a report."""
-    flags = _same(("gone", "first", "complete", "urgent"), report)
-    return status_pb2.Report(entries=map(_write_record, report.records), **flags).SerializeToString()
+    return status_pb2.Report(
+        entries=map(_write_record, report.records),
+        gone=report.gone,
+        first=report.first,
+        complete=report.complete,
+        urgent=report.urgent,
+    ).SerializeToString()
 
 
 def read_report(data: bytes) -> Report:
@@ -268,21 +252,9 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _us(seconds: float | None) -> int:
-    return 0 if seconds is None else max(1, round(seconds * 1e6))
-
-
-def _seconds(us: int) -> float | None:
-    return us / 1e6 if us else None
-
-
-def _same(names: Iterable[str], source: object) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in names}
-
-
 def _write_flow(flow: Flow) -> status_pb2.Flow:
-    return status_pb2.Flow(ack_p50_us=_us(flow.ack_p50), ack_p99_us=_us(flow.ack_p99), **_same(_FLOW, flow))
+    return status_pb2.Flow(**to_wire(flow))
 
 
 def _read_flow(flow: status_pb2.Flow) -> Flow:
-    return Flow(ack_p50=_seconds(flow.ack_p50_us), ack_p99=_seconds(flow.ack_p99_us), **_same(_FLOW, flow))
+    return Flow(**from_wire(Flow, flow))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.cli.job_lines import AGENTS, DECISIONS, draw
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,
@@ -23,7 +23,7 @@ from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 def lines(view: JobView, *, everything: bool = False) -> list[str]:
     """The lines without their styles."""
-    return [text for text, _ in draw(job_document(view), everything=everything)]
+    return [text for text, _ in draw(document_of(view), everything=everything)]
 
 
 def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:

@@ -24,7 +24,7 @@ from taskd_net.cli.output import as_json, as_text
 from taskd_net.cli.send import _fields
 from taskd_net.observe.client import AskFailed, NoManager, NotForgotten
 from taskd_net.observe.document import document
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import Echo
 from taskd_net.observe.records import Mesh, NodeStatus, Own
@@ -109,7 +109,7 @@ def test_text_of_a_node_in_the_state_of_the_mesh(
 def test_text_of_a_plugin_in_the_state_of_a_job(monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]) -> None:
     for view in hostile_jobs():
         printed = harmless(run(monkeypatch, view, "job", *form), exit_code=1)
-        assert len(printed) == (1 if form == ("--json",) else len(draw_job(job_document(view), everything=True)))
+        assert len(printed) == (1 if form == ("--json",) else len(draw_job(document_of(view), everything=True)))
 
 
 @pytest.mark.parametrize("command", [("ping", "Worker/0/3", "--count", "1"), ("trace", "Worker/0/3")], ids=str)

@@ -25,7 +25,7 @@ from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import read_count
 from taskd_net.net.wire import recover_pb2
 from taskd_net.observe import job_codec
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 
 CODES: Final = (0, 201, 202, 204, 205, 210, vocabulary.EPOCH_STATE)
 STREAMS: Final = (rpcs.SIGNALS, rpcs.SWITCH_NIC_ORDERS, rpcs.STRESS_TEST_ORDERS, rpcs.PROFILING)
@@ -85,7 +85,7 @@ def documents(data: bytes) -> None:
         view = job_codec.read_job(data)
         told = job_codec.read_job(job_codec.write_job(view))
         assert job_codec.write_job(told) is not None
-        json.loads(json_line(job_document(view)))
+        json.loads(json_line(document_of(view)))
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(ArgumentError):
         profiling_switch.read_switch(text)

@@ -13,8 +13,7 @@ from taskd_net import Position
 from taskd_net.base.expect import Expected
 from taskd_net.base.states import State
 from taskd_net.observe.document import by_position, children, document, healthy, in_trouble
-from taskd_net.observe.job_document import devices_document, silent_document
-from taskd_net.observe.job_view import JobView
+from taskd_net.observe.job_view import JobView, fields_of_mesh
 from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "status.md"
@@ -228,7 +227,7 @@ def test_every_field_is_documented_and_nothing_else() -> None:
     fields = (
         set(made) | set(made["summary"]) | set(made["missing"][0]) | set(made["nodes"][0]) | set(made["nodes"][0]["up"])
     )
-    fields |= set(devices_document(JobView())) | set(silent_document(JobView()))  # of a Mgr with a Manager
+    fields |= set(fields_of_mesh(JobView()))  # of a Mgr with a Manager
     assert described == fields | {state.value for state in State}
     assert json.loads(json.dumps(made)) == made
 

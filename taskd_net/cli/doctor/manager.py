@@ -7,7 +7,7 @@ from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning
 from taskd_net.cli.doctor.listening import VISIT_S, reached
 from taskd_net.cli.job_lines import leader_words
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager
-from taskd_net.observe.job_document import leader_document, manager_trouble
+from taskd_net.observe.fields import document_of
 
 _ADVICE = "`taskd-net job` shows the Manager; its log has the cause: a full disk, etcd away, a plugin's traceback."
 
@@ -21,7 +21,7 @@ async def check(listen: Address) -> list[Finding]:
         return [skipped("manager", str(error))]
     except AskFailed:
         return []  # the check of the port says who is there
-    if trouble := manager_trouble(job):
+    if trouble := job.manager_trouble:
         return [warning("manager", text, _ADVICE) for text in trouble]
-    led = f"; {leader_words(leader_document(job.leader), job.at)}" if job.leader.term else ""
+    led = f"; {leader_words(document_of(job.leader), job.at)}" if job.leader.term else ""
     return [ok("manager", f"job {job.job_id}: the state is kept, and no plugin is off{led}")]

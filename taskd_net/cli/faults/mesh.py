@@ -29,7 +29,7 @@ from taskd_net.job.faults.events import FaultKind, Severity, read_event
 from taskd_net.net.free_position import tool_position
 from taskd_net.observe.client import NodeClient
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 
 MGR: Final = Position.mgr()
 
@@ -144,7 +144,7 @@ def listing(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
     isolated = 0
 
     async def ask(client: NodeClient) -> Document:
-        job = job_document(await client.job())
+        job = document_of(await client.job())
         return {name: job[name] for name in ("time", "fault_mode", "devices", "devices_known", "devices_isolated")}
 
     def show(answer: Document) -> None:

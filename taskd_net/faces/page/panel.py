@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_document import job_document
+from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import JobView
 
 AGENTS: Final = 50
@@ -34,7 +34,7 @@ def panel(view: JobView) -> Document:
         devices=view.devices[:DEVICES],
         decisions=view.decisions[-DECISIONS:],
     )
-    whole = job_document(shown)
+    whole = document_of(shown)
     del whole["time"]
     if whole["clusterd"] is not None:
         del whole["clusterd"]["keep_alives"]

@@ -1,4 +1,4 @@
-"""The document of a job."""
+"""The state of a job: its document, and what follows from its fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.observe.job_document import job_document, manager_trouble, trouble_of
+from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import AgentView, ClusterdView, JobCounters, JobView, LeaderView
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
@@ -20,22 +20,22 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manager.md"
 def test_manager_without_its_etcd_decides_nothing() -> None:
     view = replace(IN_ETCD, plugins_off=(), unprotected=0)
     state, then = "in etcd://10.0.0.1:2379/taskd/J is not", "the Manager decides nothing until it is"
-    assert manager_trouble(view) == [f"the state {state} durable: {then}"]
+    assert view.manager_trouble == [f"the state {state} durable: {then}"]
     silent = replace(view, counters=JobCounters(), leader=replace(view.leader, decides=False))
-    assert manager_trouble(silent) == [f"the lease {state} confirmed: {then}"]
+    assert silent.manager_trouble == [f"the lease {state} confirmed: {then}"]
 
 
 def test_leader_of_a_job_with_its_state_in_etcd() -> None:
-    assert job_document(IN_ETCD)["leader"] == {
+    assert document_of(IN_ETCD)["leader"] == {
         "name": "10.0.0.7:9601", "term": 41, "since": AT - 200, "changes": 2, "decides": True, "last_commit": AT - 3,
     }  # fmt: skip
-    assert job_document(WHOLE)["leader"] is None
+    assert document_of(WHOLE)["leader"] is None
     just_begun = replace(IN_ETCD, leader=LeaderView("a", 1, AT))
-    assert job_document(just_begun)["leader"]["last_commit"] is None
+    assert document_of(just_begun)["leader"]["last_commit"] is None
 
 
 def test_a_job_in_trouble() -> None:
-    found = job_document(WHOLE)
+    found = document_of(WHOLE)
     assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 5, "processes": 2})
     assert (found["decides_on"], found["restarts_left"], found["retry_time"]) == ("ClusterD", 2, 1)
     assert found["trouble"] == [
@@ -72,9 +72,8 @@ def test_a_job_in_trouble() -> None:
 
 def test_a_refusal_of_clusterd_is_trouble() -> None:
     refused = ClusterdView("10.0.0.7:8899", "away", refused="Init 502, ClusterD does not know the job (yet)")
-    assert trouble_of(
-        replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused, unprotected=0)
-    ) == ["ClusterD at 10.0.0.7:8899 refuses the job: Init 502, ClusterD does not know the job (yet)"]
+    view = replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused, unprotected=0)
+    assert view.trouble == ["ClusterD at 10.0.0.7:8899 refuses the job: Init 502, ClusterD does not know the job (yet)"]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +89,12 @@ def test_a_refusal_of_clusterd_is_trouble() -> None:
     ],
 )
 def test_states_of_an_agent(agent: AgentView, state: str) -> None:
-    found = job_document(JobView(agents=(agent,)))["agents"][0]
+    found = document_of(JobView(agents=(agent,)))["agents"][0]
     assert (found["state"], found["heartbeat"], found["fault_at"]) == (state, None, None)
 
 
 def test_a_job_that_has_just_begun() -> None:
-    found = job_document(JobView("J", AT))
+    found = document_of(JobView("J", AT))
     assert (found["trouble"], found["expected"], found["decides_on"]) == ([], None, "reports")
     assert found["counters"]["fault_to_command"] is None and found["state"]["file"] is None
     assert found["clusterd"] is None
@@ -103,7 +102,7 @@ def test_a_job_that_has_just_begun() -> None:
 
 def test_the_mean_time_of_a_command_is_rounded_to_microseconds() -> None:
     counters = JobCounters(fault_to_command_count=3, fault_to_command_seconds=1.0)
-    assert job_document(JobView(counters=counters))["counters"]["fault_to_command"] == 0.333333
+    assert document_of(JobView(counters=counters))["counters"]["fault_to_command"] == 0.333333
 
 
 def names(document: object) -> set[str]:
@@ -123,8 +122,8 @@ def test_every_field_is_documented() -> None:
     (section,) = re.findall(r"^## Looking at it$(.*?)^## ", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     tables = re.sub(r"```.*?```", "", section, flags=re.DOTALL)
     known = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", tables))))
-    assert names(job_document(IN_ETCD)) - known == set()
+    assert names(document_of(IN_ETCD)) - known == set()
 
 
 def test_troubles_of_agents_are_not_those_of_the_manager() -> None:
-    assert manager_trouble(replace(WHOLE, counters=JobCounters(), plugins_off=(), unprotected=0)) == []
+    assert replace(WHOLE, counters=JobCounters(), plugins_off=(), unprotected=0).manager_trouble == []
