@@ -35,7 +35,7 @@ PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 DESCRIPTIONS = pyproject.toml lab/pyproject.toml
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger fields document job_view rates series events history
-AGENT = agent.messages agent.plans agent.supervision api.duties frameworks.mindspore.plans frameworks.pytorch.plans
+AGENT = agent.messages agent.plans agent.supervision worker.duties frameworks.mindspore.plans frameworks.pytorch.plans
 # The launcher without a Manager.
 RESET = machine reset
 CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.states taskd_net.base.expect $(STATE:%=taskd_net.observe.%) \

@@ -10,7 +10,6 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.logger import late_logger
 from taskd_net.job import arguments
 from taskd_net.job.agent.workers import START_WORKER_LIST, Operators
-from taskd_net.job.api.worker import UPSTREAM
 from taskd_net.job.clusterd.controller import Controller
 from taskd_net.job.clusterd.launcher import LauncherClient
 from taskd_net.job.frameworks.mindspore import MINDSPORE
@@ -113,7 +112,7 @@ def ranks_of_node(node_rank: int, workers: str) -> frozenset[int]:
 
 def _proxy(node_rank: int) -> AgentsProxy | None:
     """Start the Proxy of the node, for Workers that have a Mgr."""
-    listen = os.environ.get(UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
+    listen = os.environ.get(arguments.UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
     try:
         proxy = AgentsProxy(node_rank, listen, MINDSPORE.mgr_variable, {})
         proxy.start()

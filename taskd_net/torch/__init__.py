@@ -9,8 +9,8 @@ Read first: `agent.py` (torch's agent around an Agent of `job.agent`), `context.
 is below it.
 """
 
-from taskd_net.job.api.worker import join_early
 from taskd_net.job.frameworks.pytorch import PYTORCH
+from taskd_net.job.worker.worker import join_early
 
 join_early(PYTORCH, "RANK")  # while torch is imported
 

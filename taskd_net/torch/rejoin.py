@@ -29,7 +29,6 @@ from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments
 from taskd_net.job.api.worker import (
-    Command,
     destroy_taskd_worker,
     init_taskd_worker,
     register_handler,
@@ -40,6 +39,7 @@ from taskd_net.job.api.worker import (
 from taskd_net.job.decide import epochs
 from taskd_net.job.decide.epochs import Part
 from taskd_net.job.exchange import REGISTER_EVERY_S
+from taskd_net.job.worker.worker import Command
 from taskd_net.observe.job_view import SHOWN_CHARS
 from taskd_net.torch import seam
 from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare

@@ -22,10 +22,12 @@ from taskd_net.base.log_budget import LogBudget
 from taskd_net.base.states import State
 from taskd_net.job import api, member, profiling_switch
 from taskd_net.job.agent import agent as shell
-from taskd_net.job.api import agent, disk, manager, proxy, worker
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.api import agent, manager, proxy, worker
+from taskd_net.job.arguments import UPSTREAM
 from taskd_net.job.frameworks.mindspore import settings as msrun_settings
 from taskd_net.job.frameworks.pytorch.workers import RESTARTED
+from taskd_net.job.worker import disk
+from taskd_net.job.worker.worker import WorkerTimes
 from tests.api.frameworks import Double, Msrun, SimpleElasticAgent
 
 SOON = 10.0
@@ -33,7 +35,7 @@ AGENT = "Agent/2"
 WORKER = "Worker/0/3"
 VARIABLES = (
     *("PROCESS_RECOVER", "TASKD_PROCESS_ENABLE", "TASKD_PROCESS_INTERVAL", "MINDX_TASK_ID"),
-    *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", worker.UPSTREAM, disk.PATH),
+    *("RANK", "LOCAL_WORLD_SIZE", "MS_NODE_RANK", "POD_IP", "LOCAL_PROXY_ENABLE", UPSTREAM, disk.PATH),
     *("LOCAL_RANK", "MASTER_ADDR", "MS_SCHED_HOST", profiling_switch.PATH),
     *(shell.FAULT_TIMEOUT, msrun_settings.RESTART_PAUSE, msrun_settings.FINISH_PAUSE, msrun_settings.MSRUN),
     *(logs.FILE_LEVEL, logs.STD_LEVEL, logs.STDOUT),
@@ -99,7 +101,7 @@ def near(mgr: BlockingNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blockin
     config = NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=mgr.address or "")
     with BlockingNode(config) as node:
         node.joined(SOON)
-        monkeypatch.setenv(worker.UPSTREAM, node.address or "")
+        monkeypatch.setenv(UPSTREAM, node.address or "")
         rank_3_of_8(monkeypatch)
         yield node
 

@@ -15,7 +15,7 @@ from taskd_net.job.agent import agent as shell
 from taskd_net.job.agent.supervision import AgentTimes
 from taskd_net.job.api import agent
 from taskd_net.job.api import worker as worker_calls
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.worker.worker import WorkerTimes
 
 OFTEN_S = 0.2
 """Seconds between two registrations of a node."""

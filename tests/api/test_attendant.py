@@ -13,9 +13,9 @@ import pytest
 from taskd_net import BlockingNode
 from taskd_net.base.body import Body
 from taskd_net.job import api, profiling_switch
-from taskd_net.job.api import duties
-from taskd_net.job.api.duties import Detect, DeviceOutcome, MakeCall, stressed, switched
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.worker import duties
+from taskd_net.job.worker.duties import Detect, DeviceOutcome, MakeCall, stressed, switched
+from taskd_net.job.worker.worker import WorkerTimes
 from tests.api.conftest import SOON, WORKER, Failures, reach, started, take, until
 from tests.api.test_devices import Device, install
 from tests.api.test_duties import stress, switch

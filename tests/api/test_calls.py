@@ -13,7 +13,8 @@ import pytest
 import taskd_net
 from taskd_net.base import logs
 from taskd_net.job import api
-from taskd_net.job.api import proxy, worker
+from taskd_net.job.api import proxy
+from taskd_net.job.arguments import UPSTREAM
 from tests.api.conftest import SOON, Failures, rank_3_of_8
 from tests.ports import free_port
 
@@ -94,7 +95,7 @@ def test_bad_arguments_of_a_worker(
         ("RANK", "-1", "RANK is '-1';"),
         ("LOCAL_WORLD_SIZE", None, "LOCAL_WORLD_SIZE is not set"),
         ("LOCAL_WORLD_SIZE", "0", "LOCAL_WORLD_SIZE is 0; expected at least 1"),
-        (worker.UPSTREAM, "127.0.0.1", "TASKD_NET_UPSTREAM: upstream is '127.0.0.1'; expected host:port"),
+        (UPSTREAM, "127.0.0.1", "TASKD_NET_UPSTREAM: upstream is '127.0.0.1'; expected host:port"),
     ],
 )
 def test_bad_environment_of_a_worker(
@@ -157,7 +158,7 @@ def test_bad_rank_in_the_environment(failures: Failures, monkeypatch: pytest.Mon
 
 def test_second_init_and_second_start(failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)
     assert api.init_taskd_worker(3) is False
     assert "it has been initialised already; destroy_taskd_worker first" in failures.only()
@@ -172,7 +173,7 @@ def test_second_init_and_second_start(failures: Failures, monkeypatch: pytest.Mo
 def test_many_threads_at_once(failures: Failures, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of calls that are made at once, one has its way; the others say why not; none waits for ever."""
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     for _ in range(5):
         logs.start("x.log")  # a line that is logged while handlers change may reach the test's own twice
         for call in (lambda: api.init_taskd_worker(3), api.start_taskd_worker, api.destroy_taskd_worker):
@@ -190,7 +191,7 @@ def test_many_threads_at_once(failures: Failures, threads: ThreadPoolExecutor, m
 def test_log_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file for the process, named after its first role, from its first init to its last destroy."""
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     agent = {"Framework": "MindSpore", "ServerRank": 2, "UpstreamPort": 1}
     assert api.init_taskd_worker(3) and api.init_taskd_agent(agent)
     assert api.destroy_taskd_worker() and logs.started()
@@ -221,7 +222,7 @@ def test_log_that_cannot_be_written_is_no_reason_to_train_without_a_mesh(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     monkeypatch.setenv(logs.PATH, "/dev/null/log")
     assert api.init_taskd_worker(3) and api.destroy_taskd_worker()
     assert caplog.text.count("no_log_file") == 1 and "TASKD_LOG_PATH is '/dev/null/log'" in caplog.text
@@ -229,7 +230,7 @@ def test_log_that_cannot_be_written_is_no_reason_to_train_without_a_mesh(
 
 def test_log_of_the_application_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     logs.start("of-the-application.log", stdout=False)
     try:
         assert api.init_taskd_worker(3) and api.destroy_taskd_worker()

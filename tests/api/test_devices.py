@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from taskd_net.job.api import devices
-from taskd_net.job.api.duties import Detect, DeviceCall, DeviceOutcome, SwitchCards
 from taskd_net.job.frameworks.mindspore import MINDSPORE
 from taskd_net.job.frameworks.registry import of_worker
+from taskd_net.job.worker import devices
+from taskd_net.job.worker.duties import Detect, DeviceCall, DeviceOutcome, SwitchCards
 from tests.api.conftest import Failures
 
 pytestmark = pytest.mark.oldest

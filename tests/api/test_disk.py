@@ -12,8 +12,10 @@ import pytest
 
 from taskd_net.base.waiting import EndFlag
 from taskd_net.job import api
-from taskd_net.job.api import disk, worker
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.api import worker
+from taskd_net.job.arguments import UPSTREAM
+from taskd_net.job.worker import disk
+from taskd_net.job.worker.worker import WorkerTimes
 from tests.api.conftest import SOON, rank_3_of_8, until
 
 KB = 1000
@@ -110,7 +112,7 @@ def test_stops_when_it_is_to_end(tmp_path: Path) -> None:
 PRUNE = """
 import sys
 from pathlib import Path
-from taskd_net.job.api import disk
+from taskd_net.job.worker import disk
 print("ready", flush=True)
 sys.stdin.readline()
 print(disk.prune(Path(sys.argv[1]), int(sys.argv[2])))
@@ -153,7 +155,7 @@ def test_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_worker_keeps_the_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     profiling = tmp_path / "log" / "profiling"
     first = write(profiling, "3", 5)
     assert worker.initialise(3, 0, times=WorkerTimes(prune=0.02)) and left(first) == [0, 1, 2, 3, 4]

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from taskd_net.base.body import Body
-from taskd_net.job.api.duties import (
+from taskd_net.job.decide.plugins.stress_test import read_result
+from taskd_net.job.worker.duties import (
     CALLS_WAITING,
     Detect,
     DeviceOutcome,
@@ -20,7 +21,6 @@ from taskd_net.job.api.duties import (
     stressed,
     switched,
 )
-from taskd_net.job.decide.plugins.stress_test import read_result
 
 pytestmark = pytest.mark.oldest
 

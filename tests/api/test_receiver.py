@@ -17,7 +17,7 @@ from taskd_net import BlockingNode, Code, NodeConfig
 from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.job import api, arguments
-from taskd_net.job.api.receiver import HandlerThread
+from taskd_net.job.worker.receiver import HandlerThread
 from taskd_net.net.wire.codec import Message
 from tests.api.conftest import SOON, WORKER, Failures, reach, started
 from tests.ports import free_port

@@ -14,8 +14,9 @@ from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.job import api
 from taskd_net.job.api import worker
-from taskd_net.job.api.reporting import REPORTS_WAITING
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.arguments import UPSTREAM
+from taskd_net.job.worker.reporting import REPORTS_WAITING
+from taskd_net.job.worker.worker import WorkerTimes
 from tests.api.conftest import OWN_IP, SOON, Failures, rank_3_of_8, take, until
 from tests.api.processes import Role
 from tests.freezing import freeze
@@ -35,7 +36,7 @@ def test_dead_mgr_costs_one_call_its_timeout(
     """In processes of their own. Before the fault and after it, reports arrive."""
     port = str(free_port())
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, f"127.0.0.1:{port}")
+    monkeypatch.setenv(UPSTREAM, f"127.0.0.1:{port}")
 
     def begun(*arguments: str) -> Role:
         role = Role(*arguments)
@@ -76,7 +77,7 @@ def test_dead_mgr_costs_one_call_its_timeout(
 def test_destroy_is_bounded_with_a_stopped_proxy(ending: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     port = str(free_port())
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, f"127.0.0.1:{port}")
+    monkeypatch.setenv(UPSTREAM, f"127.0.0.1:{port}")
     mgr, node = Role("manager"), Role("node", OWN_IP, port)
     ending.callback(mgr.kill)
     ending.callback(node.kill)
@@ -104,7 +105,7 @@ def test_reports_that_wait_are_bounded_in_number_and_time(
     monkeypatch: pytest.MonkeyPatch, failures: Failures, caplog: pytest.LogCaptureFixture
 ) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)
     for _ in range(REPORTS_WAITING):
         assert api.send_to_manager(1, "STEP", wait=False, timeout=0.1)

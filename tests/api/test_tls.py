@@ -9,6 +9,7 @@ import pytest
 from taskd_net import BlockingNode, NodeConfig
 from taskd_net.job import api
 from taskd_net.job.api import worker
+from taskd_net.job.arguments import UPSTREAM
 from tests.api.conftest import OWN_IP, SOON, Failures
 from tests.peers.certificates import Folder
 from tests.ports import free_port
@@ -29,7 +30,7 @@ def test_a_job_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert api.init_taskd_proxy({**proxy, "PlainListenPort": plain})
     for name in ("ca", "client_key", "client_crt"):
         monkeypatch.setenv(f"TASKD_NET_{name.upper()}", conf[name])
-    monkeypatch.setenv(worker.UPSTREAM, f"127.0.0.1:{listen}")
+    monkeypatch.setenv(UPSTREAM, f"127.0.0.1:{listen}")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     assert api.init_taskd_worker(0)

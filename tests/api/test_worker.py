@@ -17,9 +17,12 @@ from taskd_net.base import limits
 from taskd_net.base.body import Body
 from taskd_net.base.states import State
 from taskd_net.job import api
-from taskd_net.job.api import reporting, worker
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.api import worker
+from taskd_net.job.arguments import UPSTREAM
 from taskd_net.job.frameworks.pytorch import PYTORCH
+from taskd_net.job.worker import reporting
+from taskd_net.job.worker import worker as shell
+from taskd_net.job.worker.worker import Handler, WorkerTimes, join_early
 from taskd_net.node.driver import Driver
 from tests.api.conftest import SOON, WORKER, Failures, rank_3_of_8, reach, started, state_of, take
 from tests.ports import free_port
@@ -69,7 +72,7 @@ def test_commands_go_to_the_handler_of_their_code_or_type(
 ) -> None:
     taken: SimpleQueue[tuple[str, api.Command, str]] = SimpleQueue()
 
-    def by(name: str) -> worker.Handler:
+    def by(name: str) -> Handler:
         return lambda command: taken.put((name, command, threading.current_thread().name))
 
     assert api.register_handler(700, by("code")) and api.register_handler("ACTION", by("type"))
@@ -179,7 +182,7 @@ def test_reports(mgr: BlockingNode, near: BlockingNode, threads: ThreadPoolExecu
 
 def test_report_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, failures: Failures) -> None:
     rank_3_of_8(monkeypatch)
-    monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+    monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     assert api.init_taskd_worker(3)
     for arguments, reason in (
         (("1410", "STATUS"), "code is '1410'; expected a whole number"),
@@ -228,7 +231,7 @@ def test_report_whose_answer_is_lost_arrives_once(
 def test_upstream_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
     rank_3_of_8(monkeypatch)
     port, called = free_port(), threading.Event()
-    monkeypatch.setenv(worker.UPSTREAM, f"127.0.0.1:{port}")
+    monkeypatch.setenv(UPSTREAM, f"127.0.0.1:{port}")
     api.register_handler(700, lambda _: called.set())
     started()
     with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
@@ -245,7 +248,7 @@ def test_manager_that_is_restarted_hears_of_the_worker_again(monkeypatch: pytest
     rank_3_of_8(monkeypatch)
     listen = f"127.0.0.1:{free_port()}"
     with BlockingNode(NodeConfig.proxy(server_rank=0, listen="127.0.0.1:0", upstream=listen)) as near:
-        monkeypatch.setenv(worker.UPSTREAM, near.address or "")
+        monkeypatch.setenv(UPSTREAM, near.address or "")
         started(OFTEN)
         for _ in range(2):
             with BlockingNode(NodeConfig.mgr(listen=listen)) as mgr:
@@ -337,8 +340,8 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_process_in_place_joins_before_its_worker(mgr: BlockingNode, near: BlockingNode, in_place: None) -> None:
-    worker.join_early(PYTORCH, "RANK")
-    node = worker._early._node
+    join_early(PYTORCH, "RANK")
+    node = shell._early._node
     assert node is not None
     node.joined(SOON)
     started()
@@ -353,15 +356,15 @@ def test_process_in_place_joins_before_its_worker(mgr: BlockingNode, near: Block
 )
 def test_other_processes_join_later(variable: str, value: str, in_place: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
-    worker.join_early(PYTORCH, "RANK")
-    assert worker._early._node is None
+    join_early(PYTORCH, "RANK")
+    assert shell._early._node is None
 
 
 def test_worker_of_other_settings_ends_the_node_that_was_early(
     mgr: BlockingNode, near: BlockingNode, in_place: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker.join_early(PYTORCH, "RANK")
-    early = worker._early._node
+    join_early(PYTORCH, "RANK")
+    early = shell._early._node
     assert early is not None and api.init_taskd_worker(4)
     assert worker.slot.member.node is not early and not early.is_joined
     assert api.destroy_taskd_worker()

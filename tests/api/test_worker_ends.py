@@ -14,7 +14,8 @@ from taskd_net import BlockingNode, Code
 from taskd_net.base.body import Body
 from taskd_net.job import api
 from taskd_net.job.api import worker
-from taskd_net.job.api.worker import WorkerTimes
+from taskd_net.job.arguments import UPSTREAM
+from taskd_net.job.worker.worker import WorkerTimes
 from tests.api.conftest import SOON, Failures, reach, started, take, until
 
 pytestmark = pytest.mark.oldest
@@ -121,7 +122,7 @@ def test_interpreter_ends_promptly_without_destroy(
 ) -> None:
     monkeypatch.setenv("TASKD_STD_LOG_LEVEL", "ERROR")
     if state == "alone":
-        monkeypatch.setenv(worker.UPSTREAM, "127.0.0.1:1")
+        monkeypatch.setenv(UPSTREAM, "127.0.0.1:1")
     code = [sys.executable, "-c", UNTIL_EXIT, state, end]
     run = subprocess.run(code, capture_output=True, text=True, timeout=SOON, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (status, "", "")

@@ -20,13 +20,13 @@ from taskd_net.faces import side_port
 from taskd_net.faces.page.paces import PACES
 from taskd_net.job import exchange
 from taskd_net.job.agent import agent as shell
-from taskd_net.job.api import disk, reporting
 from taskd_net.job.decide import job, outbox, snapshot
 from taskd_net.job.decide.plugins import profiling, stop_train
 from taskd_net.job.frameworks.mindspore import scheduler
 from taskd_net.job.frameworks.mindspore import settings as msrun_settings
 from taskd_net.job.keep.limits import EtcdLimits
 from taskd_net.job.manager import changed_file, outlook, watching
+from taskd_net.job.worker import disk, reporting
 from taskd_net.mindspore import launcher as reset_launcher
 from taskd_net.net.joining import channel
 from taskd_net.net.links import batched, batched_kind, direct, grpc_status, ordered_acks, peer

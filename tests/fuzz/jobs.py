@@ -14,7 +14,6 @@ from taskd_net.base.codes import ArgumentError, ConfigError, Refusal
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line
 from taskd_net.job import profiling_switch
-from taskd_net.job.api import duties
 from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.decide import epochs, state
 from taskd_net.job.decide.events import Reported, Tick
@@ -23,6 +22,7 @@ from taskd_net.job.decide.plugins.stress_test import read_result
 from taskd_net.job.decide.records import read_fault
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import read_count
+from taskd_net.job.worker import duties
 from taskd_net.net.wire import recover_pb2
 from taskd_net.observe import job_codec
 from taskd_net.observe.fields import document_of

@@ -16,6 +16,7 @@ from torch.distributed import HashStore, TCPStore
 from taskd_net import BlockingNode, Body, NodeConfig
 from taskd_net.base.codes import ArgumentTypeError, ConfigError
 from taskd_net.job.api import destroy_taskd_worker, init_taskd_worker, register_handler, start_taskd_worker, worker
+from taskd_net.job.arguments import UPSTREAM
 from taskd_net.torch import CannotRejoin, UnsupportedTorch, rejoin, seam
 
 SOON = 60.0
@@ -71,7 +72,7 @@ def mgr(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mgr]:
             "WORLD_SIZE": "1",
             "LOCAL_WORLD_SIZE": "1",
             "LOCAL_RANK": "0",
-            worker.UPSTREAM: node.address,
+            UPSTREAM: node.address,
         }
         store_of_agents = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
         more = {"TASKD_NET_IN_PLACE": "on", "TORCHELASTIC_RESTART_COUNT": 0}
@@ -184,7 +185,7 @@ def test_arguments_and_surroundings_that_are_refused(mgr: Mgr, monkeypatch: pyte
             with pytest.raises(ConfigError, match=f"{name} is not set"):
                 rejoin(lambda *_: None)
     with monkeypatch.context() as patch:
-        patch.setenv(worker.UPSTREAM, "nowhere")
+        patch.setenv(UPSTREAM, "nowhere")
         with pytest.raises(CannotRejoin, match="cannot become a Worker"):
             rejoin(lambda *_: None)
     with monkeypatch.context() as patch:

@@ -4,9 +4,8 @@ They return whether they have done what they were asked for. None raises, and ea
 Every call returns within a bounded time, except `start_taskd_agent` and `start_taskd_manager`, which block while the
 job runs. All may be called from any thread, and again after the `destroy_…` of the same role.
 
-Read first: `worker.py`, `agent.py`, `proxy.py` and `manager.py`, a role each. Of a Worker: `duties.py` decides on the
-Mgr's commands (pure), `attendant.py` is the shell around it, `reporting.py` has its reports. `watcher.py` is for a
-process that watches devices. The room imports all of `job`, `node` and what is below them.
+Read first: `worker.py`, `agent.py`, `proxy.py` and `manager.py`, a role each. `watcher.py`
+is for a process that watches devices. The room imports all of `job`, `node` and what is below them.
 """
 
 from typing import TYPE_CHECKING
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from taskd_net.job.api.proxy import destroy_taskd_proxy, init_taskd_proxy
     from taskd_net.job.api.watcher import DeviceWatcher
     from taskd_net.job.api.worker import (
-        Command,
         destroy_taskd_worker,
         init_taskd_worker,
         register_handler,
         send_to_manager,
         start_taskd_worker,
     )
+    from taskd_net.job.worker.worker import Command
 
 __all__ = [
     "Body",
@@ -66,8 +65,8 @@ _HOMES = {
         "start_taskd_manager",
     ),
     "taskd_net.job.api.proxy": ("destroy_taskd_proxy", "init_taskd_proxy"),
+    "taskd_net.job.worker.worker": ("Command",),
     "taskd_net.job.api.worker": (
-        "Command",
         "destroy_taskd_worker",
         "init_taskd_worker",
         "register_handler",

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
-from taskd_net.job.api.disk import MOUNTED
 from taskd_net.job.member import documented, log
+from taskd_net.job.worker.disk import MOUNTED
 
 __all__ = ["dump_group_info"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from taskd_net.base.untrusted import natural
-from taskd_net.job.api.duties import DeviceCall, DeviceOutcome, SwitchCards
 from taskd_net.job.frameworks.kind import TrainingFramework
 from taskd_net.job.member import log
+from taskd_net.job.worker.duties import DeviceCall, DeviceOutcome, SwitchCards
 
 _DEVICES_MOST: Final = 1024
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 from taskd_net.base import threads
 from taskd_net.base.body import Body
 from taskd_net.base.codes import NodeError
-from taskd_net.job.api import devices
-from taskd_net.job.api.duties import Action, DeviceOutcome, Duties, DutyIgnored, MakeCall, SendAnswer, keep_alive
 from taskd_net.job.exchange import Heartbeat, ReportQueue
 from taskd_net.job.frameworks.kind import TrainingFramework
 from taskd_net.job.member import log
+from taskd_net.job.worker import devices
+from taskd_net.job.worker.duties import Action, DeviceOutcome, Duties, DutyIgnored, MakeCall, SendAnswer, keep_alive
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.node import Node
 
