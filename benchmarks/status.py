@@ -40,7 +40,7 @@ from taskd_net.net.links.grpc_calls import SERVICE, STATUS_SERVICE
 from taskd_net.net.wire import codec, requests
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
-from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
 
 import grpc  # isort: skip
 from taskd_net.base import limits
@@ -149,11 +149,11 @@ class Reporting:
     def report(self, *, first: bool) -> bytes:
         """A report in which every node has new figures."""
         self._count += 1
-        flow = Flow(1000 + self._count, 100_000 + self._count, 0, 3, 1, 0.000512, 0.002)
+        flow = Direction(1000 + self._count, 100_000 + self._count, 0, 3, 1, 0.000512, 0.002)
         records = []
         for position in self._all:
             parent = Position.mgr() if position is self.position else self.position
-            own = Own("", 1, 8, 0, self._count, 0, 0, flow)
+            own = OwnFigures("", 1, 8, 0, self._count, 0, 0, flow)
             status = NodeStatus(
                 parent=parent,
                 state=State.JOINED,

@@ -19,7 +19,7 @@ from taskd_net.cli.commands import OF_DEMO, Commands
 from taskd_net.cli.options import FORMS
 from taskd_net.demo import display
 from taskd_net.demo.fleet import SIGNALS, DemoFailed, Fleet, Interrupted
-from taskd_net.demo.report import Report
+from taskd_net.demo.report import DemoReport
 from taskd_net.demo.tour import Tour
 
 MAX_NODES: Final = 16
@@ -59,7 +59,7 @@ def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool, keep: bool
         text = f"{workers} is too few for {nodes} nodes, each of which has at least one."
         raise click.BadParameter(text, param_hint="'--workers'")
     messages = display.console(stderr=True)
-    report = Report(expected=1 + 2 * nodes + workers)
+    report = DemoReport(expected=1 + 2 * nodes + workers)
     began = time.monotonic()
     shown = False
 
@@ -80,7 +80,7 @@ def demo(ctx: click.Context, nodes: int, workers: int, as_json: bool, keep: bool
     sys.exit(exit_code or int(not report.ok))
 
 
-def _show(report: Report, took: float, messages: Console, *, as_json: bool) -> None:
+def _show(report: DemoReport, took: float, messages: Console, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.as_json()))
     elif report.tree:
@@ -99,7 +99,12 @@ def _show(report: Report, took: float, messages: Console, *, as_json: bool) -> N
 
 
 async def _run(
-    nodes: int, workers: int, http_port: str | None, report: Report, messages: Console, keep: Callable[[], None] | None
+    nodes: int,
+    workers: int,
+    http_port: str | None,
+    report: DemoReport,
+    messages: Console,
+    keep: Callable[[], None] | None,
 ) -> None:
     """Run the demo.
 
@@ -109,7 +114,7 @@ async def _run(
         messages: shows the progress.
         keep: called at the end of the script; then the mesh stays up until a signal. None: it ends at once.
     """
-    fleet, progress = Fleet(), display.Progress(messages, report)
+    fleet, progress = Fleet(), display.ProgressLines(messages, report)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, fleet.abort, Interrupted(number))

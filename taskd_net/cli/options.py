@@ -21,7 +21,7 @@ from taskd_net.base.schema import Kind, Setting
 from taskd_net.base.untrusted import natural, shown
 
 
-class Origin(NamedTuple):
+class SettingOrigin(NamedTuple):
     """The source of a value: `flag`, `environment`, `context`, `file` or `default`; and the name of the first four."""
 
     source: str
@@ -37,11 +37,11 @@ class Defaults(dict[str, object]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, SettingOrigin] = {}
         self._ranks: dict[str, int] = {}
 
     @classmethod
-    def add(cls, ctx: click.Context, rank: int, origin: Origin, values: Mapping[str, object]) -> None:
+    def add(cls, ctx: click.Context, rank: int, origin: SettingOrigin, values: Mapping[str, object]) -> None:
         """Add values to the defaults of a command; of two values for a setting the one of the higher rank counts."""
         found = ctx.default_map
         defaults = found if isinstance(found, Defaults) else cls()
@@ -178,19 +178,19 @@ class SettingOption(click.Option):
             text = f"{self.name} is {shown(value)}; expected {self.form.expected}"
             raise click.UsageError(f"{text} (from {place(origin)})") from None
 
-    def origin(self, ctx: click.Context) -> Origin:
+    def origin(self, ctx: click.Context) -> SettingOrigin:
         """The source of its value."""
         match ctx.get_parameter_source(self.name):
             case ParameterSource.COMMANDLINE:
-                return Origin("flag", self.opts[0])
+                return SettingOrigin("flag", self.opts[0])
             case ParameterSource.ENVIRONMENT:
                 found = self.variable()
-                return Origin("environment", found[0] if found else None)
+                return SettingOrigin("environment", found[0] if found else None)
             case ParameterSource.DEFAULT_MAP:
                 assert isinstance(ctx.default_map, Defaults)
                 return ctx.default_map.origins[self.name]
             case _:
-                return Origin("default", None)
+                return SettingOrigin("default", None)
 
 
 def _require_usual(value: object) -> None:
@@ -199,7 +199,7 @@ def _require_usual(value: object) -> None:
         raise click.BadParameter("too large")
 
 
-def place(origin: Origin) -> str:
+def place(origin: SettingOrigin) -> str:
     """An origin in words: `--grace`, `the environment variable TASKD_NET_GRACE`, `the file x`, `the context prod`."""
     match origin.source:
         case "flag":

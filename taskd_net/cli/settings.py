@@ -32,7 +32,7 @@ from taskd_net.base.schema import (
     settings_of,
 )
 from taskd_net.cli import config_file, context_file
-from taskd_net.cli.options import Defaults, Origin, SettingOption, place
+from taskd_net.cli.options import Defaults, SettingOption, SettingOrigin, place
 from taskd_net.job.manager.config import STATE_FILE, ManagerConfig, size
 from taskd_net.net.tls.files import NAMES, Tls, chosen
 
@@ -201,7 +201,7 @@ def _load(ctx: click.Context, param: click.Parameter, value: Path | None) -> Pat
         except ConfigError as error:
             raise click.UsageError(str(error)) from None
         ctx.meta["config"] = value
-        Defaults.add(ctx, _OF_FILE, Origin("file", str(value)), values)
+        Defaults.add(ctx, _OF_FILE, SettingOrigin("file", str(value)), values)
     return value
 
 
@@ -223,7 +223,7 @@ def _load_context(ctx: click.Context, param: click.Parameter, value: str | None)
     if "upstream" in names and "at" in settings:
         settings["upstream"] = settings.pop("at")
     values = {key: said for key, said in settings.items() if key in names}
-    Defaults.add(ctx, _OF_CURRENT if value is None else _OF_NAMED, Origin("context", name), values)
+    Defaults.add(ctx, _OF_CURRENT if value is None else _OF_NAMED, SettingOrigin("context", name), values)
     return value
 
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from taskd_net import ConfigError
 from taskd_net.base import upstreams
 from taskd_net.cli.doctor import upstream
-from taskd_net.cli.doctor.finding import State
+from taskd_net.cli.doctor.finding import Verdict
 from taskd_net.cli.options import SettingOption
 from taskd_net.cli.settings import CONFIG, CONTEXT, tls_of
 from taskd_net.cli.signals import run_until_signal
@@ -48,7 +48,7 @@ async def explain(ctx: click.Context, otherwise: str) -> str:
         found = [finding for findings in each for finding in findings]
     except (TimeoutError, ConfigError):
         found = []
-    for state in (State.WARNING, State.WRONG):
+    for state in (Verdict.WARNING, Verdict.WRONG):
         for finding in found:
             if finding.check in _CHECKS and finding.state is state:
                 cause = finding.text

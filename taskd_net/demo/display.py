@@ -22,7 +22,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from taskd_net import Position, Role
-from taskd_net.demo.report import Report
+from taskd_net.demo.report import DemoReport
 
 PIPED_COLUMNS: Final = 100
 """Width of the output without a terminal. On a terminal, 80 suffice for all but very long lists."""
@@ -66,10 +66,10 @@ class Step:
         self.text = text
 
 
-class Progress:
+class ProgressLines:
     """The steps of a demo, one line each when they are over."""
 
-    def __init__(self, console: Console, report: Report) -> None:
+    def __init__(self, console: Console, report: DemoReport) -> None:
         self._console = console
         self._report = report
 
@@ -100,7 +100,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def tree(report: Report) -> RenderableType:
+def tree(report: DemoReport) -> RenderableType:
     """The routing tree, as the nodes know it."""
     root = Position.mgr()
     drawn = Tree(_node(report, root), guide_style="bright_black")
@@ -108,7 +108,7 @@ def tree(report: Report) -> RenderableType:
     return Padding(drawn, (0, 0, 0, 1), expand=False)
 
 
-def _grow(drawn: Tree, report: Report, position: Position) -> None:
+def _grow(drawn: Tree, report: DemoReport, position: Position) -> None:
     children = sorted(report.tree.get(position, ()), key=_order)
     shown = children if len(children) <= LEAVES or position.role == Role.MGR else children[: LEAVES - 1]
     for child in shown:
@@ -117,7 +117,7 @@ def _grow(drawn: Tree, report: Report, position: Position) -> None:
         drawn.add(Text(f"… and {len(children) - len(shown)} more, up to {children[-1]}", "bright_black"))
 
 
-def _node(report: Report, position: Position) -> Text:
+def _node(report: DemoReport, position: Position) -> Text:
     text = Text(str(position), "" if Role(position.role).is_leaf else "bold")
     if position in report.addresses:
         text.append(f"  {report.addresses[position]}", "not bold bright_black")
@@ -130,7 +130,7 @@ def _order(position: Position) -> tuple[str, int, int]:
     return position.role, int(position.server_rank), int(position.process_rank)
 
 
-def table(report: Report) -> RenderableType:
+def table(report: DemoReport) -> RenderableType:
     """Each kind of send with its code, the expected code, and its round trips."""
     drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     drawn.add_column("")

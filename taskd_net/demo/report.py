@@ -54,7 +54,7 @@ class Broadcast:
 
 
 @dataclass(slots=True)
-class Report:
+class DemoReport:
     """The findings of a demo.
 
     Attributes:

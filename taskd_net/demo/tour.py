@@ -11,10 +11,10 @@ from uuid import uuid4
 from taskd_net import Code, Position, Role
 from taskd_net.base import limits
 from taskd_net.base.position import ALL
-from taskd_net.demo.display import Progress, counted
+from taskd_net.demo.display import ProgressLines, counted
 from taskd_net.demo.fleet import Fleet, NodeProcess
 from taskd_net.demo.process import DemoNode
-from taskd_net.demo.report import Broadcast, Report, Sends
+from taskd_net.demo.report import Broadcast, DemoReport, Sends
 
 UNICAST_SENDS: Final = 200
 GROUP_SENDS: Final = 50
@@ -43,7 +43,13 @@ class Tour:
     """
 
     def __init__(
-        self, fleet: Fleet, nodes: int, workers: int, report: Report, progress: Progress, http_port: str | None = None
+        self,
+        fleet: Fleet,
+        nodes: int,
+        workers: int,
+        report: DemoReport,
+        progress: ProgressLines,
+        http_port: str | None = None,
     ) -> None:
         self._fleet = fleet
         self._progress = progress

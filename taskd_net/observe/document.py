@@ -10,7 +10,7 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.position import Position, Role
 from taskd_net.base.states import State
 from taskd_net.observe.fields import document_of, nulls_of
-from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.observe.records import Direction, Mesh, NodeStatus, OwnFigures
 
 Document: TypeAlias = dict[str, Any]
 
@@ -171,8 +171,8 @@ def node_document(position: Position, status: NodeStatus, standing: Standing) ->
     }
 
 
-_NO_FLOW: Final = Flow()
-_NO_OWN: Final = nulls_of(Own)
+_NO_FLOW: Final = Direction()
+_NO_OWN: Final = nulls_of(OwnFigures)
 
 
 def _link_reason(status: NodeStatus) -> str:
@@ -184,7 +184,7 @@ def _link_reason(status: NodeStatus) -> str:
     return FOREIGN.get(status.peer, "")
 
 
-def _inbox(own: Own) -> Document:
+def _inbox(own: OwnFigures) -> Document:
     return {"held": own.inbox, "room": own.inbox_room, "line": own.inbox_line, "closed": own.inbox_closed}
 
 
@@ -192,7 +192,7 @@ def _time(seconds: float) -> float | None:
     return round(seconds, 3) if seconds else None
 
 
-def _up(counted: Flow, own: Own | None) -> Document:
+def _up(counted: Direction, own: OwnFigures | None) -> Document:
     """The link to the parent, which counts messages and bytes; other figures are those of the sender, if it reports."""
     sender = document_of(_NO_FLOW if own is None else own.up)
     return {**sender, "messages": counted.messages, "bytes": counted.bytes}

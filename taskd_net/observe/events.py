@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from taskd_net.observe.fields import TEXT, TIME
 
 
-class Event(NamedTuple):
+class NodeEvent(NamedTuple):
     """One event of a node.
 
     Attributes:
@@ -42,7 +42,7 @@ class EventLog:
         self._all_bytes = all_bytes
         self._next = 0
         # By number, oldest first; and the numbers of each node's events, oldest first.
-        self._events: OrderedDict[int, tuple[str, Event]] = OrderedDict()
+        self._events: OrderedDict[int, tuple[str, NodeEvent]] = OrderedDict()
         self._of: dict[str, deque[int]] = {}
         self.bytes = 0
         """Bytes of all texts."""
@@ -52,7 +52,7 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._events)
 
-    def add(self, name: str, event: Event) -> None:
+    def add(self, name: str, event: NodeEvent) -> None:
         """Add an event of a node."""
         text = event.text.encode(errors="replace")[: self._text_bytes].decode(errors="ignore")
         self._put(name, self._next, event._replace(text=text))
@@ -68,7 +68,7 @@ class EventLog:
         for number, (name, event) in self._events.items():
             self._events[number] = (name, event._replace(time=event.time + by))
 
-    def repeat(self, name: str, event: Event) -> None:
+    def repeat(self, name: str, event: NodeEvent) -> None:
         """Add an event of a node; one that follows another of its kind takes its place, and counts both."""
         numbers = self._of.get(name)
         last = self._events[numbers[-1]][1] if numbers else None
@@ -78,7 +78,7 @@ class EventLog:
             del self._events[numbers.pop()]
         self.add(name, event)
 
-    def of(self, name: str) -> Sequence[Event]:
+    def of(self, name: str) -> Sequence[NodeEvent]:
         """The events of a node by their time, oldest first."""
         return sorted((self._events[number][1] for number in self._of.get(name, ())), key=lambda event: event.time)
 
@@ -89,7 +89,7 @@ class EventLog:
                 for number in list(numbers):
                     self._take_out(number)
 
-    def _put(self, name: str, number: int, event: Event) -> None:
+    def _put(self, name: str, number: int, event: NodeEvent) -> None:
         self._events[number] = (name, event)
         self.bytes += len(event.text.encode())
 

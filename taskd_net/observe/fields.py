@@ -1,7 +1,8 @@
 """Fields of a view: each is declared once, in its class, and its forms follow.
 
-A *view* is a NamedTuple or a dataclass that shows a state: `NodeStatus`, `JobView`, `Event`, and those within them. Its
-fields are its declaration. A field of texts, numbers, flags or further views needs nothing else. Annotations say more:
+A *view* is a NamedTuple or a dataclass that shows a state: `NodeStatus`, `JobView`, `NodeEvent`, and those within them.
+Its fields are its declaration. A field of texts, numbers, flags or further views needs nothing else. Annotations say
+more:
 
     address: Annotated[str, TEXT]                        null in the document where it is empty
     at: Annotated[float, named("time", TIME)]            under another name there

@@ -15,9 +15,9 @@ from taskd_net.base import limits
 from taskd_net.base.position import Position
 from taskd_net.base.states import State
 from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
-from taskd_net.observe.events import Event, EventLog
+from taskd_net.observe.events import EventLog, NodeEvent
 from taskd_net.observe.fields import document_of
-from taskd_net.observe.records import NodeStatus, Refused
+from taskd_net.observe.records import NodeStatus, RefusedRegistration
 from taskd_net.observe.series import WHOLE, Series
 
 HISTORY_S: Final = 3600.0
@@ -91,7 +91,9 @@ class History:
         self._known: dict[Position, _Known] = {}
         self._stepped = 0.0
 
-    def look(self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[Refused] = ()) -> Iterator[None]:
+    def look(
+        self, now: float, found: Mapping[Position, NodeStatus], refused: Sequence[RefusedRegistration] = ()
+    ) -> Iterator[None]:
         """Take in the statuses of all nodes.
 
         Args:
@@ -118,11 +120,11 @@ class History:
         for position in [position for position in self._known if position not in found]:
             name = self._known.pop(position).name
             self.strained.pop(name, None)
-            self.events.add(name, Event(now, "forgotten"))
+            self.events.add(name, NodeEvent(now, "forgotten"))
         for each in refused:
             # A stranger can claim any position: names that are not known take no room.
             if each.position in self._known:
-                self.events.repeat(str(each.position), Event(each.time, "refused", each.reason))
+                self.events.repeat(str(each.position), NodeEvent(each.time, "refused", each.reason))
         if sampled:
             self.series.put(WHOLE, whole)
             self.series.end(now)
@@ -189,30 +191,30 @@ class History:
         if not reason:
             known.waits_since = None
             if self.strained.pop(known.name, None) is not None and joined:
-                self.events.add(known.name, Event(now, "relieved"))
+                self.events.add(known.name, NodeEvent(now, "relieved"))
             return
         if known.waits_since is None:
             known.waits_since = now
         closed = known.status.own is not None and known.status.own.inbox_closed
         if known.name not in self.strained and (closed or now - known.waits_since >= STRAINED_S):
             self.strained[known.name] = known.waits_since
-            self.events.add(known.name, Event(now, "strained", reason))
+            self.events.add(known.name, NodeEvent(now, "strained", reason))
 
 
 # ---- events
 
 
-def _first(now: float, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]) -> Event:
+def _first(now: float, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]) -> NodeEvent:
     """The event of a node that was not known."""
     if standing.state is State.JOINED:
         event = "started" if status.parent is None else "joined"
-        return Event(standing.since or now, event, _arrival(status))
-    return Event(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
+        return NodeEvent(standing.since or now, event, _arrival(status))
+    return NodeEvent(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
 
 
 def _differences(
     now: float, known: _Known, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]
-) -> Iterator[Event]:
+) -> Iterator[NodeEvent]:
     old, before = known.status, known.standing
     joined = standing.state is State.JOINED
     since = max(old.since, before.since if before.state is not State.JOINED else 0.0)
@@ -220,17 +222,19 @@ def _differences(
     same = before.state is State.JOINED and (status.reopened, status.address) == (old.reopened, old.address)
     again = joined and status.since > since and not same
     if again:
-        yield Event(status.since, "joined_again", _arrival(status))
+        yield NodeEvent(status.since, "joined_again", _arrival(status))
     elif joined and before.state is not State.JOINED:
-        yield Event(now, "back", "it answers again" if before.state is State.NOT_ANSWERING else "it is reached again")
+        yield NodeEvent(
+            now, "back", "it answers again" if before.state is State.NOT_ANSWERING else "it is reached again"
+        )
     elif not joined and standing != before:
-        yield Event(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
+        yield NodeEvent(_begin(now, standing), standing.state.value, _circumstances(status, standing, found))
     if status.link and old.link and status.link != old.link and not again:
         reason = "" if status.own is None else status.own.link_reason
-        yield Event(now, "link", f"{old.link} → {status.link}" + (f": {reason}" if reason else ""))
+        yield NodeEvent(now, "link", f"{old.link} → {status.link}" + (f": {reason}" if reason else ""))
     if _is_another(old, status):
         words = ("another process: its counters begin at 0", _version(status))
-        yield Event(now, "restarted", ", ".join(part for part in words if part))
+        yield NodeEvent(now, "restarted", ", ".join(part for part in words if part))
 
 
 def _is_another(old: NodeStatus, new: NodeStatus) -> bool:

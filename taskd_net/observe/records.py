@@ -21,7 +21,7 @@ from taskd_net.observe.fields import (
 _POSITION: Final = Json(lambda position: None if position is None else str(position))
 
 
-class Flow(NamedTuple):
+class Direction(NamedTuple):
     """One direction of a link.
 
     Attributes:
@@ -41,7 +41,7 @@ class Flow(NamedTuple):
     ack_p99: Annotated[float | None, MICROSECONDS_OR_NONE] = None
 
 
-class Own(NamedTuple):
+class OwnFigures(NamedTuple):
     """A node's own figures.
 
     Attributes:
@@ -63,7 +63,7 @@ class Own(NamedTuple):
     delivered: int = 0
     lost: int = 0
     reconnects: Annotated[int, HIDDEN] = 0
-    up: Annotated[Flow, HIDDEN] = Flow()
+    up: Annotated[Direction, HIDDEN] = Direction()
     inbox_closed: Annotated[bool, HIDDEN] = False
     link_reason: Annotated[str, HIDDEN] = ""
     upstream: Annotated[str, TEXT] = ""
@@ -97,16 +97,16 @@ class NodeStatus(NamedTuple):
     link: Annotated[str, TEXT] = ""
     address: Annotated[str, TEXT] = ""
     last_message: Annotated[float | None, TIME, MILLISECONDS_OR_NONE] = None
-    down: Annotated[Flow, HIDDEN] = Flow()
-    up: Annotated[Flow, HIDDEN] = Flow()
+    down: Annotated[Direction, HIDDEN] = Direction()
+    up: Annotated[Direction, HIDDEN] = Direction()
     reopened: Annotated[int, HIDDEN] = 0
-    own: Annotated[Own | None, HIDDEN] = None
+    own: Annotated[OwnFigures | None, HIDDEN] = None
     at: Annotated[float, TIME, MILLISECONDS] = 0.0
     service: bool = False
     end_reason: Annotated[str, TEXT] = ""
 
 
-class Refused(NamedTuple):
+class RefusedRegistration(NamedTuple):
     """A registration that a node refused.
 
     Attributes:

@@ -19,7 +19,7 @@ from taskd_net.net.wire import status_pb2
 from taskd_net.net.wire.fields import field_sizes
 from taskd_net.observe.fields import from_wire, to_wire
 from taskd_net.observe.ledger import Record, Report
-from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.observe.records import Direction, Mesh, NodeStatus, OwnFigures
 
 PACE_MAX_S: Final = 999.0
 """Seconds between two reports that a parent can ask for: as many as it can say at Register."""
@@ -77,7 +77,7 @@ def read_node(data: bytes) -> NodeStatus:
     parent = read_position(node.parent) if node.parent else None
     if node.parent and parent is None:
         raise Refusal(Code.CLIENT_ERR, "the parent of a node is no single node")
-    own = Own(up=_read_flow(node.own.up), **from_wire(Own, node.own)) if node.HasField("own") else None
+    own = OwnFigures(up=_read_flow(node.own.up), **from_wire(OwnFigures, node.own)) if node.HasField("own") else None
     state = _READ_STATES.get(node.state, State.LOST)
     return NodeStatus(
         parent=parent,
@@ -252,9 +252,9 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _write_flow(flow: Flow) -> status_pb2.Flow:
+def _write_flow(flow: Direction) -> status_pb2.Flow:
     return status_pb2.Flow(**to_wire(flow))
 
 
-def _read_flow(flow: status_pb2.Flow) -> Flow:
-    return Flow(**from_wire(Flow, flow))
+def _read_flow(flow: status_pb2.Flow) -> Direction:
+    return Direction(**from_wire(Direction, flow))

@@ -24,7 +24,7 @@ from taskd_net.net.links.peer import OURS
 from taskd_net.net.links.session import Host, Session
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Ledger, Record, Report
-from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures, RefusedRegistration
 from taskd_net.version import __version__
 
 NODES: Final = 65_536
@@ -93,7 +93,7 @@ class View:
         self._looks: dict[LinkId, _LinkLook] = {}
         self._upward = _LinkLook(host.now())
         # Figures of the children's own, by position; and the time at which a child was forgotten.
-        self._own: dict[str, Own] = {}
+        self._own: dict[str, OwnFigures] = {}
         self._gone: dict[str, float] = {}
         # Children that leave in good order, and why other streams have ended, until they come back or are forgotten.
         self._ended: dict[LinkId, State] = {}
@@ -174,7 +174,9 @@ class View:
 
     def child_refused(self, position: Position, reason: str) -> None:
         """A registration for this position was refused."""
-        self.news.refused.append(Refused(self.wall(), position.identity, reason[: limits.STATUS_REASON_BYTES]))
+        self.news.refused.append(
+            RefusedRegistration(self.wall(), position.identity, reason[: limits.STATUS_REASON_BYTES])
+        )
 
     def child_leads_to(self, link: Link, path: Sequence[Position]) -> None:
         """A child that does not report has announced nodes, which are known from now on."""
@@ -320,7 +322,7 @@ class View:
             address=self.connections.address(link.id),
             last_message=self._heard(link),
             down=down,
-            up=Flow(counters.received, counters.received_bytes),
+            up=Direction(counters.received, counters.received_bytes),
             reopened=max(0, link.streams - 1),
             own=own,
             service=service,
@@ -331,7 +333,7 @@ class View:
     def _of_itself(self, now: float) -> NodeStatus:
         router, up = self._router, self._router.upstream
         gate = router.gate
-        own = Own(
+        own = OwnFigures(
             listen=self.listen,
             inbox=gate.held,
             inbox_room=gate.room,
@@ -351,7 +353,7 @@ class View:
             version=__version__,
             link=_kind(up),
             last_message=self._heard(up),
-            down=Flow(up.counters.received, up.counters.received_bytes),
+            down=Direction(up.counters.received, up.counters.received_bytes),
             up=flow,
             own=own._replace(
                 reconnects=max(0, up.streams - 1), up=flow, link_reason=_why(up), upstream=_upstream_in_use(up)
@@ -422,7 +424,7 @@ class News(asyncio.Event):
     def __init__(self) -> None:
         super().__init__()
         self.listeners: set[asyncio.Event] = set()
-        self.refused: deque[Refused] = deque(maxlen=REFUSED)
+        self.refused: deque[RefusedRegistration] = deque(maxlen=REFUSED)
 
     def set(self) -> None:
         """Tell all listeners."""
@@ -444,12 +446,12 @@ class _LinkLook:
     at: float = 0.0
     acks: tuple[float | None, float | None] = (None, None)
 
-    def sent(self, now: float, link: Link, every: float) -> Flow:
+    def sent(self, now: float, link: Link, every: float) -> Direction:
         """The side of the link that this node writes to. Its answer times are those of `every` seconds at least."""
         counters = link.counters
         self._measure(now, link, every)
         queued = link.queued_messages
-        return Flow(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, queued, *self.acks)
+        return Direction(counters.sent, counters.sent_bytes, counters.failed, link.in_flight.count, queued, *self.acks)
 
     def _measure(self, now: float, link: Link, every: float) -> None:
         """Take in recent answer times in seconds: p50 and p99."""

@@ -27,7 +27,7 @@ from taskd_net.observe.document import document
 from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import Echo
-from taskd_net.observe.records import Mesh, NodeStatus, Own
+from taskd_net.observe.records import Mesh, NodeStatus, OwnFigures
 from tests.cli.clients import Client
 from tests.observe.jobs import IN_ETCD, WHOLE
 from tests.test_untrusted import HOSTILE
@@ -48,15 +48,15 @@ def harmless(done: Result, *, exit_code: int = 0) -> list[str]:
 
 def hostile_status() -> Iterator[NodeStatus]:
     """One status for each text in it, of a node or of its own figures."""
-    good = NodeStatus(Position.mgr(), State.JOINED, 1.0, "taskd_net", own=Own())
+    good = NodeStatus(Position.mgr(), State.JOINED, 1.0, "taskd_net", own=OwnFigures())
     for name, kind in get_type_hints(NodeStatus).items():
         if kind is str:
             text: dict[str, Any] = {name: HOSTILE}
             yield good._replace(**text)
-    for name, kind in get_type_hints(Own).items():
+    for name, kind in get_type_hints(OwnFigures).items():
         if kind is str:
             text = {name: HOSTILE}
-            yield good._replace(own=Own()._replace(**text))
+            yield good._replace(own=OwnFigures()._replace(**text))
 
 
 def hostile_jobs() -> Iterator[JobView]:

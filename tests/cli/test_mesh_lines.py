@@ -10,12 +10,12 @@ from taskd_net.cli.mesh_lines import FOLD_NODES, draw, duration, milliseconds, n
 from taskd_net.cli.top import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
-from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.observe.records import Direction, Mesh, NodeStatus, OwnFigures
 
 
 def job(nodes: int, processes: int, expected: str = "", **changed: NodeStatus) -> Document:
     """A job in which everybody is there, but for what is changed."""
-    known = {Position.mgr(): NodeStatus(None, State.JOINED, 3600.0, "taskd_net", own=Own(listen="h:1"))}
+    known = {Position.mgr(): NodeStatus(None, State.JOINED, 3600.0, "taskd_net", own=OwnFigures(listen="h:1"))}
     for node in range(nodes):
         proxy = Position.proxy(node)
         known[proxy] = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "taskd_net", link="batched")
@@ -50,7 +50,7 @@ def test_of_a_large_job_only_what_is_in_trouble_is_shown() -> None:
     reason = "no sign of life for 60 s"
     lost = NodeStatus(Position.proxy(7), State.LOST, 7190.0, "taskd_net", end_reason=reason)
     full = NodeStatus(
-        Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=Own(inbox=8, inbox_room=8, inbox_line=3)
+        Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=OwnFigures(inbox=8, inbox_room=8, inbox_line=3)
     )
     mesh = job(100, 8, "100x8", Worker_7_57=lost, Worker_9_73=full)
     assert (
@@ -114,7 +114,7 @@ def test_node_that_does_not_answer_is_shown_and_its_siblings_are_folded() -> Non
 
 
 def test_link_of_no_better_kind_has_its_reason() -> None:
-    own = Own(link_reason="port h:7 does not answer, tried again every minute")
+    own = OwnFigures(link_reason="port h:7 does not answer, tried again every minute")
     shut = NodeStatus(Position.mgr(), State.JOINED, 7190.0, "taskd_net", link="batched", own=own)
     foreign = NodeStatus(Position.proxy(0), State.JOINED, 7190.0, "original", link="tasknet")
     lines = text(job(0, 0, Proxy_0=shut, Worker_0_1=foreign)).splitlines()
@@ -170,8 +170,10 @@ def test_what_is_going_on_is_said() -> None:
         3600.0,
         "original",
         address="h:9",
-        down=Flow(in_flight=3, ack_p50=0.001, ack_p99=0.25),
-        own=Own(reconnects=2, up=Flow(in_flight=4, ack_p50=0.0001, ack_p99=1.5), upstream="b:1; not a:1: refused"),
+        down=Direction(in_flight=3, ack_p50=0.001, ack_p99=0.25),
+        own=OwnFigures(
+            reconnects=2, up=Direction(in_flight=4, ack_p50=0.0001, ack_p99=1.5), upstream="b:1; not a:1: refused"
+        ),
     )
     assert text(job(0, 0, Proxy_3=busy)).splitlines()[-1] == (
         "└─ Proxy/3  joined  for 1 h 0 min  h:9  original  7 in flight  answers in 1/250 ms  "
@@ -193,8 +195,10 @@ def test_positions_are_named_by_ranges() -> None:
 
 
 def test_top_is_sorted_by_what_was_asked_for() -> None:
-    slow = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "", down=Flow(in_flight=9, ack_p99=2.0), own=Own(inbox=1))
-    full = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "", own=Own(inbox=8, inbox_room=8))
+    slow = NodeStatus(
+        Position.mgr(), State.JOINED, 3600.0, "", down=Direction(in_flight=9, ack_p99=2.0), own=OwnFigures(inbox=1)
+    )
+    full = NodeStatus(Position.mgr(), State.JOINED, 3600.0, "", own=OwnFigures(inbox=8, inbox_room=8))
     mesh = job(1, 0, Proxy_1=slow, Proxy_2=full)
     rates = {"Proxy/0": Rate(up_messages=5.0), "Proxy/2": Rate(down_bytes=1e6)}
 
@@ -214,7 +218,7 @@ def test_top_is_sorted_by_what_was_asked_for() -> None:
 
 
 def test_who_takes_no_messages_is_shown_also_in_a_large_job() -> None:
-    own = Own(inbox=8, inbox_room=8, inbox_closed=True)
+    own = OwnFigures(inbox=8, inbox_room=8, inbox_closed=True)
     deaf = NodeStatus(Position.proxy(9), State.JOINED, 3600.0, "taskd_net", own=own)
     shown = text(job(100, 8, Worker_9_73=deaf))
     assert "Worker/9/73  joined  for 1 h 0 min  INBOX CLOSED, nobody reads it" in shown

@@ -13,7 +13,7 @@ from taskd_net.cli import probing
 from taskd_net.cli.trace import trace
 from taskd_net.observe.client import AskFailed
 from taskd_net.observe.probe_codec import About
-from taskd_net.observe.records import Mesh, NodeStatus, Own
+from taskd_net.observe.records import Mesh, NodeStatus, OwnFigures
 from tests.cli.clients import Client
 
 PROXY = Echo(0, Position.proxy(0), 0.001, "batched")
@@ -30,7 +30,9 @@ KNOWN = Mesh(
         (Position.mgr(), NodeStatus(None, State.JOINED, 1.0, "taskd_net")),
         (
             Position.proxy(0),
-            NodeStatus(Position.mgr(), State.JOINED, 1.0, "taskd_net", link="batched", own=Own(link_reason=SHUT)),
+            NodeStatus(
+                Position.mgr(), State.JOINED, 1.0, "taskd_net", link="batched", own=OwnFigures(link_reason=SHUT)
+            ),
         ),
         (Position.worker(0, 3), NodeStatus(Position.proxy(0), State.JOINED, 1.0, "original", link="tasknet")),
     ],

@@ -7,20 +7,20 @@ import pytest
 
 from taskd_net import Position
 from taskd_net.demo import display
-from taskd_net.demo.report import Report, Sends
+from taskd_net.demo.report import DemoReport, Sends
 
 
-def report(workers: int) -> Report:
+def report(workers: int) -> DemoReport:
     proxy = Position.proxy(0)
     below = [Position.worker(0, rank) for rank in range(workers)]
-    made = Report(expected=workers + 2, replaced=proxy, addresses={Position.mgr(): "[::1]:1", proxy: "127.0.0.1:2"})
+    made = DemoReport(expected=workers + 2, replaced=proxy, addresses={Position.mgr(): "[::1]:1", proxy: "127.0.0.1:2"})
     made.tree = {Position.mgr(): [proxy], proxy: below[::-1]}
     made.add(Sends.of("worker_to_mgr", "Worker → Mgr", 0, [0], [999.4]))
     made.add(Sends.of("bad", "bad [red]role[/]", 4003, [7], [1234.0]))
     return made
 
 
-def lines(monkeypatch: pytest.MonkeyPatch, shown: Report, encoding: str = "utf-8") -> list[str]:
+def lines(monkeypatch: pytest.MonkeyPatch, shown: DemoReport, encoding: str = "utf-8") -> list[str]:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
     console = display.console()

@@ -3,7 +3,7 @@
 import pytest
 
 from taskd_net import Position
-from taskd_net.demo.report import Report, Sends, percentile
+from taskd_net.demo.report import DemoReport, Sends, percentile
 
 A, B = Position.worker(0, 0), Position.worker(0, 1)
 
@@ -17,7 +17,7 @@ def test_percentile(values: list[float], percent: float, expected: float) -> Non
 
 
 def test_one_unexpected_answer_among_many_is_the_code_that_is_shown() -> None:
-    report = Report(expected=2)
+    report = DemoReport(expected=2)
     report.add(Sends.of("a", "A", 0, [0, 0], [1.0, 2.0]))
     assert report.problems == []
     report.add(Sends.of("b", "B", 5001, [5001, 0, 5001], [1.0, 2.0, 3.0]))
@@ -37,20 +37,20 @@ def test_one_unexpected_answer_among_many_is_the_code_that_is_shown() -> None:
     ],
 )
 def test_every_message_once_in_order_and_no_other(came: list[str], problem: str | None) -> None:
-    report = Report(expected=2)
+    report = DemoReport(expected=2)
     for _ in range(2):  # what was wrong once is reported once
         report.check_received({A: {"kind": ["1", "2"]}}, {A: {"kind": came}, B: {}})
     assert report.problems == ([f"{A} received 'kind' messages wrongly: {problem}"] if problem else [])
 
 
 def test_a_message_for_somebody_else_is_wrong() -> None:
-    report = Report(expected=2)
+    report = DemoReport(expected=2)
     report.check_received({A: {"kind": ["1"]}}, {A: {"kind": ["1"]}, B: {"kind": ["1"]}})
     assert report.problems == [f"{B} received 'kind' messages wrongly: 0 missing, 0 twice, 1 not for it"]
 
 
 def test_a_report_of_nothing_is_json_too() -> None:
-    assert Report(expected=13, problems=["it ended"]).as_json() == {
+    assert DemoReport(expected=13, problems=["it ended"]).as_json() == {
         "joined": 0,
         "expected": 13,
         "sends": [],

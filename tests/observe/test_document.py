@@ -14,7 +14,7 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.states import State
 from taskd_net.observe.document import by_position, children, document, healthy, in_trouble
 from taskd_net.observe.job_view import JobView, fields_of_mesh
-from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.observe.records import Direction, Mesh, NodeStatus, OwnFigures
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "status.md"
 
@@ -182,8 +182,8 @@ def test_who_asks_may_expect_something_else_than_the_node_does() -> None:
 
 
 def test_what_the_parent_counts_and_what_the_node_says_come_together() -> None:
-    own = Own("h:1", 3, 8, 1, 40, 2, 4, Flow(0, 0, 1, 5, 6, 0.1, 0.2))
-    node = status("Mgr/0", down=Flow(10, 1000, 2, 3, 4, 0.01, 0.02), up=Flow(20, 2000), own=own, reopened=1)
+    own = OwnFigures("h:1", 3, 8, 1, 40, 2, 4, Direction(0, 0, 1, 5, 6, 0.1, 0.2))
+    node = status("Mgr/0", down=Direction(10, 1000, 2, 3, 4, 0.01, 0.02), up=Direction(20, 2000), own=own, reopened=1)
     made = by_position(document(mesh(Mgr_0=status(None), Proxy_0=node)))["Proxy/0"]
     assert made["down"] == {
         "messages": 10, "bytes": 1000, "failed": 2, "in_flight": 3, "queued": 4, "ack_p50": 0.01, "ack_p99": 0.02,
@@ -201,9 +201,9 @@ def test_what_the_parent_counts_and_what_the_node_says_come_together() -> None:
 
 
 def test_who_has_closed_its_inbox_is_not_well() -> None:
-    nodes = {"Mgr_0": status(None, own=Own(inbox_room=8)), "Proxy_0": status("Mgr/0", own=Own())}
+    nodes = {"Mgr_0": status(None, own=OwnFigures(inbox_room=8)), "Proxy_0": status("Mgr/0", own=OwnFigures())}
     assert healthy(document(mesh(nodes)))
-    deaf = document(mesh({**nodes, "Worker_0_0": status("Proxy/0", own=Own(inbox_room=8, inbox_closed=True))}))
+    deaf = document(mesh({**nodes, "Worker_0_0": status("Proxy/0", own=OwnFigures(inbox_room=8, inbox_closed=True))}))
     assert by_position(deaf)["Worker/0/0"]["inbox"]["closed"] is True
     assert not healthy(deaf)
 
@@ -218,7 +218,7 @@ def test_a_node_that_says_nothing_has_nulls() -> None:
 
 @pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout")
 def test_every_field_is_documented_and_nothing_else() -> None:
-    made = document(mesh(expected="1x1", Mgr_0=status(None, own=Own())))
+    made = document(mesh(expected="1x1", Mgr_0=status(None, own=OwnFigures())))
     described = {
         field
         for row in re.findall(r"^\| (`[^|]*) \|", DOCUMENT.read_text(), re.MULTILINE)
@@ -233,7 +233,7 @@ def test_every_field_is_documented_and_nothing_else() -> None:
 
 
 def test_the_reason_for_a_kind_of_link_is_the_childs_own_or_that_of_foreign_nodes() -> None:
-    said = status("Mgr/0", link="batched", own=Own(link_reason="the parent offers no direct link"))
+    said = status("Mgr/0", link="batched", own=OwnFigures(link_reason="the parent offers no direct link"))
     foreign = NodeStatus(Position.mgr(), State.JOINED, 100.0, "original", link="tasknet")
     silent = status("Mgr/0", link="batched")
     made = by_position(document(mesh(Mgr_0=status(None), Proxy_0=said, Proxy_1=foreign, Proxy_2=silent)))

@@ -29,7 +29,7 @@ from taskd_net.observe.fields import (
     told,
 )
 from taskd_net.observe.job_codec import VIEWS
-from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
 
 pytestmark = pytest.mark.oldest
 
@@ -103,8 +103,8 @@ def test_wire_has_texts_numbers_flags_and_fields_with_a_form() -> None:
     ("view", "message", "by_hand"),
     [
         (NodeStatus(None, State.JOINED, 0.0, ""), status_pb2.Node(), "parent state not_answering down up own"),
-        (Own(), status_pb2.Own(), "up"),
-        (Flow(), status_pb2.Flow(), ""),
+        (OwnFigures(), status_pb2.Own(), "up"),
+        (Direction(), status_pb2.Flow(), ""),
     ],
 )
 def test_message_of_a_view_has_its_fields(view: object, message: Message, by_hand: str) -> None:

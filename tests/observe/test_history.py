@@ -11,7 +11,7 @@ from taskd_net.base.states import State
 from taskd_net.observe import history
 from taskd_net.observe.document import Document
 from taskd_net.observe.history import VERSION, History
-from taskd_net.observe.records import Flow, NodeStatus, Own, Refused
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures, RefusedRegistration
 from taskd_net.observe.series import FIELDS
 
 MGR, PROXY, WORKER = Position.mgr(), Position.proxy(1), Position.worker(1, 9)
@@ -23,7 +23,7 @@ class Past:
     def __init__(self) -> None:
         self.history = History(MGR, "one")
         self.now, self.stepped = 1000.0, 0.0
-        own = Own(inbox_room=8)
+        own = OwnFigures(inbox_room=8)
         self.nodes = {
             MGR: NodeStatus(None, State.JOINED, 10.0, "taskd_net", "0.2.0"),
             PROXY: NodeStatus(MGR, State.JOINED, 20.0, "taskd_net", "0.2.0", "direct", "10.0.0.2:41", own=own),
@@ -34,7 +34,7 @@ class Past:
         """Change the status of a node."""
         self.nodes[position] = self.nodes[position]._replace(**fields)  # type: ignore[arg-type]
 
-    def look(self, seconds: float = 1.0, *refused: Refused) -> None:
+    def look(self, seconds: float = 1.0, *refused: RefusedRegistration) -> None:
         """Let time pass, and take a look."""
         self.now += seconds
         for _ in self.history.look(self.now, self.nodes, refused):
@@ -149,7 +149,7 @@ def test_a_node_that_leaves_in_good_order(past: Past) -> None:
 
 
 def test_another_kind_of_link_is_said_with_its_reason(past: Past) -> None:
-    past.change(WORKER, link="batched", own=Own(link_reason="port 10.0.0.2:4711 does not answer"))
+    past.change(WORKER, link="batched", own=OwnFigures(link_reason="port 10.0.0.2:4711 does not answer"))
     past.look()
     assert past.events(WORKER)[-1] == (1002.0, "link", "direct → batched: port 10.0.0.2:4711 does not answer")
     past.change(WORKER, link="tasknet", own=None)
@@ -157,11 +157,11 @@ def test_another_kind_of_link_is_said_with_its_reason(past: Past) -> None:
     assert past.events(WORKER)[-1] == (1003.0, "link", "batched → tasknet")
 
 
-@pytest.mark.parametrize("before", [Own(delivered=5), Own(reconnects=2)])
-def test_own_counters_that_begin_anew_are_those_of_another_process(past: Past, before: Own) -> None:
+@pytest.mark.parametrize("before", [OwnFigures(delivered=5), OwnFigures(reconnects=2)])
+def test_own_counters_that_begin_anew_are_those_of_another_process(past: Past, before: OwnFigures) -> None:
     past.change(WORKER, own=before)
     past.look()
-    past.change(WORKER, own=Own(), version="0.3.0")
+    past.change(WORKER, own=OwnFigures(), version="0.3.0")
     past.look()
     assert past.events(WORKER)[-1] == (
         1003.0,
@@ -173,18 +173,18 @@ def test_own_counters_that_begin_anew_are_those_of_another_process(past: Past, b
 @pytest.mark.parametrize(
     ("own", "down", "reason"),
     [
-        (Own(inbox=8, inbox_room=8, inbox_line=3), Flow(), "its inbox is full: 8 of 8, 3 in line"),
-        (Own(inbox_room=8, up=Flow(queued=2)), Flow(queued=3), "5 messages wait to be written"),
-        (None, Flow(queued=3), "3 messages wait to be written"),
+        (OwnFigures(inbox=8, inbox_room=8, inbox_line=3), Direction(), "its inbox is full: 8 of 8, 3 in line"),
+        (OwnFigures(inbox_room=8, up=Direction(queued=2)), Direction(queued=3), "5 messages wait to be written"),
+        (None, Direction(queued=3), "3 messages wait to be written"),
     ],
 )
 def test_a_node_is_strained_once_each_look_of_ten_seconds_has_found_messages_waiting(
-    past: Past, own: Own | None, down: Flow, reason: str
+    past: Past, own: OwnFigures | None, down: Direction, reason: str
 ) -> None:
     past.change(WORKER, own=own, down=down)
     past.look()
     past.look(9.0)
-    calm = past.nodes[WORKER]._replace(own=Own(inbox_room=8), down=Flow())
+    calm = past.nodes[WORKER]._replace(own=OwnFigures(inbox_room=8), down=Direction())
     strained = past.nodes[WORKER]
     past.nodes[WORKER] = calm
     past.look()
@@ -202,7 +202,7 @@ def test_a_node_is_strained_once_each_look_of_ten_seconds_has_found_messages_wai
 
 
 def test_an_inbox_that_nobody_reads_is_a_strain_at_once_until_the_node_is_lost(past: Past) -> None:
-    past.change(WORKER, own=Own(inbox_room=8, inbox_closed=True))
+    past.change(WORKER, own=OwnFigures(inbox_room=8, inbox_closed=True))
     past.look()
     past.change(WORKER, state=State.LOST, since=1003.0)
     past.look()
@@ -211,7 +211,7 @@ def test_an_inbox_that_nobody_reads_is_a_strain_at_once_until_the_node_is_lost(p
 
 
 def test_forgotten_node_is_strained_no_more(past: Past) -> None:
-    past.change(WORKER, own=Own(inbox_room=8, inbox_closed=True))
+    past.change(WORKER, own=OwnFigures(inbox_room=8, inbox_closed=True))
     past.look()
     assert past.history.strained == {"Worker/1/9": 1002.0}
     del past.nodes[WORKER]
@@ -223,7 +223,9 @@ def test_a_refused_registration_is_noted_for_a_known_node_alone(past: Past) -> N
     stranger = Position.worker(7, 99)
     for _ in range(3):
         past.look(
-            1.0, Refused(past.now, WORKER, "the certificate is for Worker/1/8"), Refused(past.now, stranger, "no")
+            1.0,
+            RefusedRegistration(past.now, WORKER, "the certificate is for Worker/1/8"),
+            RefusedRegistration(past.now, stranger, "no"),
         )
     told = past.told(WORKER)["events"][-1]
     assert told == {"time": 1003.0, "event": "refused", "text": "the certificate is for Worker/1/8", "times": 3}
@@ -267,11 +269,11 @@ def test_a_sample_is_taken_each_step_however_often_somebody_looks(past: Past) ->
 
 
 def test_rates_are_those_between_two_samples_and_times_the_most_since_the_last_one(past: Past) -> None:
-    figures = Flow(messages=100, in_flight=9, ack_p50=0.001, ack_p99=0.5)
-    past.change(WORKER, at=1010.0, down=figures, own=Own(up=Flow(in_flight=1, ack_p99=0.25)))
+    figures = Direction(messages=100, in_flight=9, ack_p50=0.001, ack_p99=0.5)
+    past.change(WORKER, at=1010.0, down=figures, own=OwnFigures(up=Direction(in_flight=1, ack_p99=0.25)))
     past.look(9.0)
-    calm = Flow(messages=300, in_flight=1, ack_p50=0.002, ack_p99=0.003)
-    past.change(WORKER, at=1021.0, down=calm, up=Flow(messages=40), own=Own(up=Flow(ack_p99=0.004)))
+    calm = Direction(messages=300, in_flight=1, ack_p50=0.002, ack_p99=0.003)
+    past.change(WORKER, at=1021.0, down=calm, up=Direction(messages=40), own=OwnFigures(up=Direction(ack_p99=0.004)))
     past.look(11.0)
     told = past.told(WORKER)["series"]
     assert [told[field] for field in FIELDS] == [
@@ -290,21 +292,21 @@ def test_rates_are_those_between_two_samples_and_times_the_most_since_the_last_o
 
 
 def test_counters_that_begin_anew_make_no_rate(past: Past) -> None:
-    past.change(WORKER, at=1021.0, down=Flow(messages=100))
+    past.change(WORKER, at=1021.0, down=Direction(messages=100))
     past.look(20.0)
-    past.change(WORKER, at=1041.0, down=Flow(messages=5))
+    past.change(WORKER, at=1041.0, down=Direction(messages=5))
     past.look(20.0)
     assert past.column("down", WORKER) == [None, 5.0, None]
 
 
 def test_a_lost_node_has_no_values_and_its_plot_a_gap(past: Past) -> None:
-    past.change(WORKER, at=1021.0, down=Flow(messages=20))
+    past.change(WORKER, at=1021.0, down=Direction(messages=20))
     past.look(20.0)
     past.change(WORKER, state=State.LOST, since=1030.0)
     past.look(20.0)
     past.change(WORKER, state=State.JOINED, since=1050.0, at=1050.0)
     past.look(20.0)
-    past.change(WORKER, at=1081.0, down=Flow(messages=82))
+    past.change(WORKER, at=1081.0, down=Direction(messages=82))
     past.look(20.0)
     assert past.column("down", WORKER) == [None, 1.0, None, None, 2.0]
     assert past.column("in_flight", WORKER) == [0.0, 0.0, None, 0.0, 0.0]
@@ -352,7 +354,7 @@ def test_after_a_step_of_the_clock_samples_go_on(past: Past, step: float) -> Non
 
 @pytest.mark.parametrize("step", [-500.0, 7200.0])
 def test_a_strain_keeps_its_age_over_a_step(past: Past, step: float) -> None:
-    past.change(WORKER, own=Own(inbox=8, inbox_room=8, inbox_line=2))
+    past.change(WORKER, own=OwnFigures(inbox=8, inbox_room=8, inbox_line=2))
     past.look()
     past.step(step)
     past.look()

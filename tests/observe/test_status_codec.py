@@ -10,7 +10,7 @@ from taskd_net.base.states import State
 from taskd_net.net.wire import status_pb2
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
-from taskd_net.observe.records import Flow, Mesh, NodeStatus, Own
+from taskd_net.observe.records import Direction, Mesh, NodeStatus, OwnFigures
 
 WHOLE = NodeStatus(
     parent=Position.proxy(3),
@@ -21,10 +21,12 @@ WHOLE = NodeStatus(
     link="batched",
     address="[::1]:4711",
     last_message=1_700_000_001.5,
-    down=Flow(2**40, 2**50, 3, 4, 5, 0.000061, 3.25),
-    up=Flow(6, 7, 0, 0, 0),
+    down=Direction(2**40, 2**50, 3, 4, 5, 0.000061, 3.25),
+    up=Direction(6, 7, 0, 0, 0),
     reopened=8,
-    own=Own("127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Flow(0, 0, 1, 2, 3, 0.5, 1.5), True, "w" * 300, "u" * 160),
+    own=OwnFigures(
+        "127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Direction(0, 0, 1, 2, 3, 0.5, 1.5), True, "w" * 300, "u" * 160
+    ),
     at=1_700_000_002.25,
     service=True,
 )
@@ -41,7 +43,7 @@ def test_a_node_comes_out_as_it_went_in(status: NodeStatus) -> None:
 def test_a_record_that_says_nothing_is_of_a_node_without_figures() -> None:
     data = status_pb2.Node(own=status_pb2.Own()).SerializeToString()
     state = wire.read_node(b"").state
-    assert wire.read_node(data) == NodeStatus(None, state, 0.0, "", own=Own())
+    assert wire.read_node(data) == NodeStatus(None, state, 0.0, "", own=OwnFigures())
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.CUT_OFF])

@@ -12,7 +12,7 @@ from taskd_net import Position
 from taskd_net.base.states import State
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.ledger import Record, Report
-from taskd_net.observe.records import NodeStatus, Own
+from taskd_net.observe.records import NodeStatus, OwnFigures
 from taskd_net.observe.view import ViewBounds
 from tests.peers.child import RawChild
 from tests.peers.mesh import PATIENCE_S, Mesh, WatchedNode
@@ -110,7 +110,7 @@ async def test_nodes_of_a_proxy_that_begins_to_report_are_those_that_it_reports(
         await foreign.join(str(mgr.address))
         await foreign.announce("Worker/7/0", "Worker/7/1")
         link = mgr.driver.router.children.by_id[1]
-        own = wire.write_node(NodeStatus(None, State.JOINED, 0.0, "", own=Own()))
+        own = wire.write_node(NodeStatus(None, State.JOINED, 0.0, "", own=OwnFigures()))
         node = wire.write_node(NodeStatus(Position.proxy(7), State.LOST, 0.0, ""))
         mgr.driver.view.told(
             link, Report([Record("Proxy/7", own), Record("Worker/7/0", node)], first=True, complete=True)

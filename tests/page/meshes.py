@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from taskd_net.base.position import Position
 from taskd_net.base.states import State
-from taskd_net.observe.records import Flow, NodeStatus, Own
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
 from taskd_net.observe.status_codec import write_node
 
 NOW = 1_700_000_000.0
@@ -38,7 +38,7 @@ class Made:
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
         root = Position.mgr()
-        own = Own("10.0.0.1:9601", 3, 1024, 0, 51_702)
+        own = OwnFigures("10.0.0.1:9601", 3, 1024, 0, 51_702)
         self.nodes[root] = NodeStatus(None, State.JOINED, self.now - 7500.0, "taskd_net", "0.1.0", own=own)
         for node in range(self.proxies + self.nested):
             proxy = Position.proxy(node)
@@ -53,9 +53,9 @@ class Made:
         chance = self._chance
         messages = chance.randrange(1000, 60_000)
         p50 = chance.uniform(0.0004, 0.002)
-        flow = Flow(messages, messages * 180, 0, chance.randrange(3), 0, p50, p50 * chance.uniform(1.5, 6.0))
-        back = Flow(messages // 3, messages * 40, 0, chance.randrange(2), 0, p50 * 1.2, p50 * 4.0)
-        own = Own(listen, chance.randrange(3), 8, 0, messages, 0, 0, back)
+        flow = Direction(messages, messages * 180, 0, chance.randrange(3), 0, p50, p50 * chance.uniform(1.5, 6.0))
+        back = Direction(messages // 3, messages * 40, 0, chance.randrange(2), 0, p50 * 1.2, p50 * 4.0)
+        own = OwnFigures(listen, chance.randrange(3), 8, 0, messages, 0, 0, back)
         address = f"127.0.0.1:{chance.randrange(32768, 60999)}"
         since, last = self.now - 7200.0 + chance.uniform(0.0, 9.0), self.now - chance.uniform(0.0, 2.0)
         self.nodes[position] = NodeStatus(

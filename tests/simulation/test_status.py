@@ -14,7 +14,7 @@ from taskd_net.observe import status_codec as wire
 from taskd_net.observe import view
 from taskd_net.observe.document import document, healthy
 from taskd_net.observe.ledger import Ledger, Record, Report
-from taskd_net.observe.records import Mesh, NodeStatus, Own
+from taskd_net.observe.records import Mesh, NodeStatus, OwnFigures
 
 GROUPS, PROXIES, BELOW = 10, 111, 8
 """Proxies below the Mgr, Proxies below each of those, Workers below each of these."""
@@ -38,7 +38,9 @@ class Teller:
 
     def see(self, node: Position, state: State, step: int) -> None:
         """Note how a child of its own stands."""
-        status = NodeStatus(self.position, state, float(step), "taskd_net", own=Own(delivered=step), at=float(step))
+        status = NodeStatus(
+            self.position, state, float(step), "taskd_net", own=OwnFigures(delivered=step), at=float(step)
+        )
         self.ledger.put(Record(str(node), wire.write_node(status), away=state is not State.JOINED))
 
     def tell(self, chance: random.Random, lossy: float) -> None:

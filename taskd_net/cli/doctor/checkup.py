@@ -14,7 +14,7 @@ from taskd_net.base.address import Address
 from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.config import position_of
 from taskd_net.cli.doctor import import_packages, listening, manager, tls_files, upstream
-from taskd_net.cli.doctor.finding import Finding, State, ok, skipped, wrong
+from taskd_net.cli.doctor.finding import Finding, Verdict, ok, skipped, wrong
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import node_config, refused
@@ -22,13 +22,13 @@ from taskd_net.cli.settings import node_config, refused
 CHECKED: Final = ("mgr", "proxy", "listen", "send")
 """The commands that run a node."""
 
-_STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red", State.SKIPPED: "dim"}
+_STYLES: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "bold red", Verdict.SKIPPED: "dim"}
 
 
 async def examine(config: NodeConfig) -> list[Finding]:
     """All checks that need no running node."""
     findings = tls_files.check(config.tls)
-    usable = all(found.state is not State.WRONG for found in findings)
+    usable = all(found.state is not Verdict.WRONG for found in findings)
     if config.direct_address is not None:
         findings += listening.check_direct(config.direct_address)
     for address in (config.listen, config.plain_listen):
@@ -42,7 +42,7 @@ async def examine(config: NodeConfig) -> list[Finding]:
         tls = config.tls if config.tls is not None and config.tls.connects else None
         if tls is None or usable:
             met = [await upstream.check(address, config.position, tls) for address in config.upstreams]
-            wrongs = [any(found.state is State.WRONG for found in each) for each in met]
+            wrongs = [any(found.state is Verdict.WRONG for found in each) for each in met]
             for each in met:
                 # One parent is enough: an address beside it that does not answer is to look at.
                 findings += each if all(wrongs) else map(_less, each)
@@ -52,7 +52,7 @@ async def examine(config: NodeConfig) -> list[Finding]:
 
 
 def _less(finding: Finding) -> Finding:
-    return replace(finding, state=State.WARNING) if finding.state is State.WRONG else finding
+    return replace(finding, state=Verdict.WARNING) if finding.state is Verdict.WRONG else finding
 
 
 def _findings(ctx: click.Context) -> list[Finding]:
@@ -66,13 +66,13 @@ def _findings(ctx: click.Context) -> list[Finding]:
 
 
 def _print(command: str | None, findings: list[Finding], as_json: bool) -> None:
-    counts = {state: sum(finding.state is state for finding in findings) for state in State}
+    counts = {state: sum(finding.state is state for finding in findings) for state in Verdict}
     if as_json:
         checks = [
             {"check": found.check, "state": found.state.value, "text": found.text, "advice": found.advice}
             for found in findings
         ]
-        fields = {"command": command, "wrong": counts[State.WRONG], "warnings": counts[State.WARNING]}
+        fields = {"command": command, "wrong": counts[Verdict.WRONG], "warnings": counts[Verdict.WARNING]}
         say_json({**fields, "checks": checks})
         return
     screen = Screen()
@@ -80,8 +80,8 @@ def _print(command: str | None, findings: list[Finding], as_json: bool) -> None:
         screen.say(f"{found.state.value:8} {found.check:9} {found.text}", style=_STYLES[found.state])
         if found.advice:
             screen.say(f"{'':18} {found.advice}")
-    total = f"{counts[State.WRONG]} wrong, {counts[State.WARNING]} to look at"
-    screen.say(total if counts[State.WRONG] + counts[State.WARNING] else "nothing wrong was found")
+    total = f"{counts[Verdict.WRONG]} wrong, {counts[Verdict.WARNING]} to look at"
+    screen.say(total if counts[Verdict.WRONG] + counts[Verdict.WARNING] else "nothing wrong was found")
 
 
 @click.group(
@@ -129,7 +129,7 @@ def _about(ctx: click.Context, /, as_json: bool, **_: object) -> None:
 
 def _end(command: str | None, findings: list[Finding], as_json: bool) -> None:
     _print(command, findings, as_json)
-    sys.exit(1 if any(found.state is State.WRONG for found in findings) else 0)
+    sys.exit(1 if any(found.state is Verdict.WRONG for found in findings) else 0)
 
 
 add_each(doctor, CHECKED, _about, "Check what taskd-net {} would run with.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class Verdict(StrEnum):
     """The result of a check."""
 
     OK = "ok"
@@ -27,26 +27,26 @@ class Finding:
     """
 
     check: str
-    state: State
+    state: Verdict
     text: str
     advice: str = ""
 
 
 def ok(check: str, text: str) -> Finding:
     """A check without a finding to act on."""
-    return Finding(check, State.OK, text)
+    return Finding(check, Verdict.OK, text)
 
 
 def warning(check: str, text: str, advice: str) -> Finding:
     """A fault that may not prevent operation."""
-    return Finding(check, State.WARNING, text, advice)
+    return Finding(check, Verdict.WARNING, text, advice)
 
 
 def wrong(check: str, text: str, advice: str) -> Finding:
     """A fault that prevents operation."""
-    return Finding(check, State.WRONG, text, advice)
+    return Finding(check, Verdict.WRONG, text, advice)
 
 
 def skipped(check: str, text: str) -> Finding:
     """A check that could not be made, or had no subject."""
-    return Finding(check, State.SKIPPED, text)
+    return Finding(check, Verdict.SKIPPED, text)

@@ -17,7 +17,7 @@ import grpc.aio
 import pytest
 
 from taskd_net.cli.authority import Authority
-from taskd_net.observe.records import Own
+from taskd_net.observe.records import OwnFigures
 from taskd_net.observe.service import NodeService
 from taskd_net.version import __version__
 from tests.cli.processes import run
@@ -115,7 +115,7 @@ async def test_link_of_a_node_that_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPa
     assert found["link"]["text"] == "Worker/3/24 runs; its link is batched: the parent offers no direct link"
     # A child that is not its own tells of a firewall; then it is silent.
     (link,) = other.driver.router.children.by_id.values()
-    own = Own(link_reason="port 127.0.0.1:9 does not answer, tried again every minute")
+    own = OwnFigures(link_reason="port 127.0.0.1:9 does not answer, tried again every minute")
     other.driver.view._own["Worker/3/24"] = own
     monkeypatch.setattr(other.driver.view, "told", lambda *_: None)
     found = await examined("listen", "--as", "Worker/3/24", "--upstream", other.address, warnings=1)

@@ -10,7 +10,7 @@ import pytest
 from taskd_net import Node, NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.cli.doctor import manager
-from taskd_net.cli.doctor.finding import Finding, State
+from taskd_net.cli.doctor.finding import Finding, Verdict
 from taskd_net.observe.job_view import JobCounters, JobView
 from tests.cli.processes import run
 from tests.observe.jobs import IN_ETCD, WHOLE
@@ -32,7 +32,7 @@ async def checked(mgr: Node, job: JobView | None) -> list[Finding]:
 
 async def test_a_state_that_is_not_kept_and_a_plugin_that_is_off_are_said(mgr: Node) -> None:
     found = await checked(mgr, WHOLE)
-    assert [(each.check, each.state) for each in found] == [("manager", State.WARNING)] * 3
+    assert [(each.check, each.state) for each in found] == [("manager", Verdict.WARNING)] * 3
     assert found[0].text == "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands"
     assert found[1].text == "plugin Greeter is off until the Manager restarts" and found[1].advice
     code, output, _ = await run("doctor", "mgr", "--listen", mgr.address)
@@ -41,22 +41,22 @@ async def test_a_state_that_is_not_kept_and_a_plugin_that_is_off_are_said(mgr: N
 
 async def test_agents_in_trouble_are_no_fault_of_the_manager(mgr: Node) -> None:
     (found,) = await checked(mgr, replace(WHOLE, counters=JobCounters(), plugins_off=(), unprotected=0))
-    assert (found.state, found.text) == (State.OK, "job J: the state is kept, and no plugin is off")
+    assert (found.state, found.text) == (Verdict.OK, "job J: the state is kept, and no plugin is off")
 
 
 async def test_leader_is_named(mgr: Node) -> None:
     (found,) = await checked(mgr, replace(IN_ETCD, counters=JobCounters(), plugins_off=(), unprotected=0))
-    assert found.state is State.OK and "no plugin is off; 10.0.0.7:9601 leads since " in found.text
+    assert found.state is Verdict.OK and "no plugin is off; 10.0.0.7:9601 leads since " in found.text
     silent = replace(
         IN_ETCD, counters=JobCounters(), plugins_off=(), unprotected=0, leader=replace(IN_ETCD.leader, decides=False)
     )
     (found,) = await checked(mgr, silent)
-    assert found.state is State.WARNING and "the lease in etcd://10.0.0.1:2379/taskd/J is not confirmed" in found.text
+    assert found.state is Verdict.WARNING and "the lease in etcd://10.0.0.1:2379/taskd/J is not confirmed" in found.text
 
 
 async def test_a_mgr_that_decides_nothing(mgr: Node) -> None:
     (found,) = await checked(mgr, None)
-    assert found.state is State.SKIPPED and "Mgr/0 decides nothing" in found.text
+    assert found.state is Verdict.SKIPPED and "Mgr/0 decides nothing" in found.text
 
 
 async def test_nobody_there_is_no_finding() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.cli.authority import Authority, write
-from taskd_net.cli.doctor.finding import State
+from taskd_net.cli.doctor.finding import Verdict
 from taskd_net.cli.doctor.tls_files import SOON, check
 from taskd_net.net.tls.files import Tls
 
@@ -26,11 +26,11 @@ def issued(folder: Path, lifetime: timedelta) -> Tls:
 
 
 def test_without_tls_there_is_nothing_to_read() -> None:
-    assert [found.state for found in check(None)] == [State.SKIPPED]
+    assert [found.state for found in check(None)] == [Verdict.SKIPPED]
 
 
-@pytest.mark.parametrize(("left", "state"), [(SOON + DAY, State.OK), (SOON - DAY, State.WARNING)])
-def test_a_certificate_near_its_end_is_a_warning(tmp_path: Path, left: timedelta, state: State) -> None:
+@pytest.mark.parametrize(("left", "state"), [(SOON + DAY, Verdict.OK), (SOON - DAY, Verdict.WARNING)])
+def test_a_certificate_near_its_end_is_a_warning(tmp_path: Path, left: timedelta, state: Verdict) -> None:
     (found,) = check(issued(tmp_path, left))
     assert found.state is state and "client_crt is valid until" in found.text
 
@@ -39,4 +39,4 @@ def test_a_file_that_is_missing_is_wrong(tmp_path: Path) -> None:
     tls = issued(tmp_path, DAY)
     (tmp_path / "node.key").unlink()
     (found,) = check(tls)
-    assert found.state is State.WRONG and "client_key" in found.text and found.advice
+    assert found.state is Verdict.WRONG and "client_key" in found.text and found.advice

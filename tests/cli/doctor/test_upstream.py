@@ -10,7 +10,7 @@ import pytest
 from taskd_net import Position
 from taskd_net.base.address import Address
 from taskd_net.cli.doctor import upstream
-from taskd_net.cli.doctor.finding import State
+from taskd_net.cli.doctor.finding import Verdict
 from taskd_net.cli.doctor.upstream import check, clock
 from taskd_net.observe.identify import Found, ServerKind
 from taskd_net.observe.probe_codec import About
@@ -63,7 +63,7 @@ async def test_others_are_named_by_what_they_are(
 
 async def test_a_name_that_leads_nowhere_is_the_only_finding() -> None:
     (found,) = await check(Address("no.such.host.invalid", 1), PROXY, None)
-    assert (found.check, found.state) == ("name", State.WRONG)
+    assert (found.check, found.state) == ("name", Verdict.WRONG)
 
 
 @pytest.mark.parametrize(
