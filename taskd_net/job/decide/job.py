@@ -215,7 +215,7 @@ class Job:
     def _move(self, then: float, now: float) -> None:
         current = self.state
         times.move(current, then, now)
-        current.records.since = now
+        current.records.deaf_until(now)
         current.outbox.unsaved.update(current.outbox.sending)
         for plugin in self.plugins:
             plugin.move(then, now)
@@ -314,7 +314,7 @@ class Job:
         self._start_agents(outcome)
         report_at = self._report_faults(outcome)
         current.records.forget_changes()
-        outcome.withdrawn, current.outbox.withdrawn = current.outbox.withdrawn, []
+        outcome.withdrawn = current.outbox.take_withdrawn()
         current.dirty = self.devices.stepped
         outcome.faults, outcome.fault_counts = self.devices.taken_out()
         snapshot = self._snapshot()
@@ -509,14 +509,12 @@ class Job:
                 current.open_faults.reported(item.ranks)
                 outcome.reports.append(item)
             case Restarts():
-                current.records.restarts = item.left
+                current.records.restarted(item.left, current.retry_time, everybody=item.everybody)
                 if item.everybody:
                     current.open_faults.answered()
-                    current.records.end_epochs()
-                    current.records.retried = current.retry_time
                 self.devices.restarted(current.now)
             case traffic.Retried():
-                current.records.retried = current.retry_time
+                current.records.retry_answered(current.retry_time)
                 return
             case Reset():
                 item = replace(item, uuid=current.uuid())

@@ -142,6 +142,11 @@ class Outbox:
         if sending is not None and sending.command is not None:
             self.withdrawn.append(uuid)
 
+    def take_withdrawn(self) -> list[str]:
+        """Take out the uuids of the commands that were withdrawn since the last call."""
+        withdrawn, self.withdrawn = self.withdrawn, []
+        return withdrawn
+
     def void(self, to: str, kept: int | None = None) -> None:
         """Forget the commands to a process that has been replaced, but for those of the code `kept`."""
         for command in list(self._to(to)):

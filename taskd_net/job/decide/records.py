@@ -351,12 +351,33 @@ class Records:
         self.renewed.clear()
         self.unsaved_workers.update(self.workers)
 
-    def end_epochs(self) -> None:
+    def _end_epochs(self) -> None:
         """Every process is restarted."""
         if not self.epochs.world:
             return
         self.epochs.end_all(self.workers.values())
         self.unsaved_workers.update(self.workers)
+
+    def restarted(self, left: int, retry_time: int | None, *, everybody: bool) -> None:
+        """The job restarts processes; see `traffic.Restarts`.
+
+        Args:
+            left: the count of restarts that are left.
+            retry_time: the present RetryTime, which a restart of everybody answers.
+            everybody: every process is restarted.
+        """
+        self.restarts = left
+        if everybody:
+            self._end_epochs()
+            self.retried = retry_time
+
+    def retry_answered(self, retry_time: int | None) -> None:
+        """The present RetryTime asks for no restart any more."""
+        self.retried = retry_time
+
+    def deaf_until(self, now: float) -> None:
+        """Nothing was heard before `now`: the clock has moved, or the Manager begins."""
+        self.since = now
 
     def forget_changes(self) -> None:
         """A tick has looked at all changes."""
