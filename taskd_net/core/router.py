@@ -105,6 +105,9 @@ class RouterConfig:
 class Router:
     """One node's decisions.
 
+    Its events, in the order of the methods: requests of the application; messages, answers and signs of life of a
+    neighbour; what the application does with its inbox; the children; the parent; time, and the end.
+
     Args:
         position: this node's own.
         upstream: whether the node has a parent (every node but the Mgr).
@@ -113,9 +116,9 @@ class Router:
 
     def __init__(self, position: Position, *, upstream: bool, config: RouterConfig | None = None) -> None:
         self._config = config = config or RouterConfig()
-        # The Mgr stands for a parent that has not named itself yet.
         self.counters = Counters()
         outcomes = self.counters.outcomes
+        # The Mgr stands for a parent that has not named itself yet.
         self._up = Link(UP, Position.mgr(), outcomes=outcomes["up"]) if upstream else None
         self.children = Children(
             config.max_children, config.registration_hold, config.grace, config.limits, outcomes["down"]
@@ -218,7 +221,7 @@ class Router:
             size = len(frames[0].data) if count == 1 else sum([len(frame.data) for frame in frames])
             link.counters.arrived(now, count, size)
             if link.waiting > self._most_unanswered or self.quota.messages > self._most_of_all:
-                self._end_hoarder(now, link)
+                self._end_overloaded_link(now, link)
         return self._take()
 
     def call_arrived(
@@ -242,7 +245,7 @@ class Router:
             link = self._topology.link(came_from)
             if link is not None:
                 link.counters.arrived(now, 1, len(frame.data))
-            self._let_in(now, came_from, link, frame, token, budget)
+            self._admit(now, came_from, link, frame, token, budget)
         finally:
             if early:
                 self.gate.drain()
@@ -654,10 +657,10 @@ class Router:
     ) -> None:
         """Take in one message of a stream, within the quota of its child."""
         if key is None:
-            self._let_in(now, came_from, link, frame, None, budget)
+            self._admit(now, came_from, link, frame, None, budget)
             return
         if link is None:
-            self._let_in(now, came_from, link, frame, Origin(came_from, 0, key, not frame.sync), budget)
+            self._admit(now, came_from, link, frame, Origin(came_from, 0, key, not frame.sync), budget)
             return
         quota, size = link.quota, 0
         if quota is not None:
@@ -670,7 +673,7 @@ class Router:
                 return
             if size:
                 link.count_waiting(0, size)
-        self._let_in(now, came_from, link, frame, Origin(came_from, link.streams, key, not frame.sync, size), budget)
+        self._admit(now, came_from, link, frame, Origin(came_from, link.streams, key, not frame.sync, size), budget)
         link.count_unanswered(1)
 
     def _many_arrived(
@@ -726,7 +729,7 @@ class Router:
         self._decisions.ready.to(came_from).accepted.extend(keys)
         return True
 
-    def _let_in(
+    def _admit(
         self,
         now: float,
         came_from: LinkId,
@@ -786,7 +789,7 @@ class Router:
         up = ACK_BUDGET_PER_HOP * (patience if budget is None or budget > patience else budget)
         return up, self._hop_timeout if budget is None or up > self._hop_timeout else up
 
-    def _end_hoarder(self, now: float, link: Link) -> None:
+    def _end_overloaded_link(self, now: float, link: Link) -> None:
         """End the stream of a neighbour that sends messages and leaves their answers untaken.
 
         Where all children together are beyond their bound, the one with the most such messages goes.
