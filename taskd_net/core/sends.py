@@ -80,7 +80,10 @@ class OwnSends:
         self._number += 1
         send = self.open[token] = Send(frame, token, now + timeout, wait, number=self._number)
         try:
-            self._begin(now, send)
+            if self._up.joined and not self._lanes:  # nearly always
+                self._send(now, send)
+            else:
+                self._begin(now, send)
         except Refusal as refusal:
             self._decisions.counters.outcomes["refused"].count(refusal.code)
             self._decisions.refuse(frame, send, refusal)
@@ -198,8 +201,7 @@ class OwnSends:
             self._complete(send, Ack(send.frame.uuid, Code.NET_STREAM_NOT_INITED, src, why, 0))
 
     def _begin(self, now: float, send: Send) -> None:
-        # Nearly always nothing waits.
-        if (self._up.joined and not self._lanes) or not self._has_to_wait(send):
+        if not self._has_to_wait(send):
             self._send(now, send)
         elif self._add(send):
             self.send_ready(now)
@@ -209,7 +211,7 @@ class OwnSends:
 
     def _has_to_wait(self, send: Send) -> bool:
         """True if a send must wait behind others or for the join."""
-        if not send.wait or self._closed:
+        if not send.wait or self._closed or (self._up.joined and not self._lanes):
             return False
         return send.frame.dst.position in self._lanes or not (self._up.joined or self._needs_nobody(send))
 
