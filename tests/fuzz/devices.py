@@ -23,7 +23,7 @@ from taskd_net.job.faults.levels import Mode
 from taskd_net.job.faults.policy import FaultPolicy
 from taskd_net.job.faults.reading import PROBLEMS, poll_interval, read_rules
 from taskd_net.job.faults.rules import FILES, FaultRules, RulesRefused
-from taskd_net.job.manager import device_files, runtime
+from taskd_net.job.manager import device_files, dispatch
 from taskd_net.mindspore import reset
 from taskd_net.net.wire.codec import Message
 
@@ -64,7 +64,7 @@ def device_reports(data: bytes) -> None:
     job.step(2.0, Tick())
     assert Job.from_json(job.to_json(), CONFIG).to_json() == job.to_json()
     message = Message("u", "default", True, Position.proxy(7), Position.mgr(), 0, text)
-    _read(lambda: runtime.read_event(message, 1.0))
+    _read(lambda: dispatch.read_event(message, 1.0))
     found = _read(lambda: read_event(json_value(text), 1.0))
     assert found is None or found.device.isprintable()
 

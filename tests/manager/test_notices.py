@@ -4,7 +4,7 @@ import pytest
 
 from taskd_net.base.logger import get_logger
 from taskd_net.job.decide.traffic import Notice
-from taskd_net.job.manager.runtime import log_notice
+from taskd_net.job.manager.notices import log_notice
 
 FAILED = Notice("plugin_barred", {"stream": "s", "plugin": "P", "reason": "KeyError"})
 

@@ -77,10 +77,18 @@ class Outer:
 
 def test_document_has_each_field_in_its_form_and_then_what_follows() -> None:
     assert document_of(Outer()) == {
-        "name": "a", "none": None, "time": 1.0, "never": None, "last": None,
-        "inner": {"number": 1, "text": None}, "several": [{"number": 2, "text": "x"}],
-        "by_rank": {"3": [4, 5]}, "upper": "B", "another": 6,
-        "words": "aa", "renamed": {"number": 1, "text": None},
+        "name": "a",
+        "none": None,
+        "time": 1.0,
+        "never": None,
+        "last": None,
+        "inner": {"number": 1, "text": None},
+        "several": [{"number": 2, "text": "x"}],
+        "by_rank": {"3": [4, 5]},
+        "upper": "B",
+        "another": 6,
+        "words": "aa",
+        "renamed": {"number": 1, "text": None},
     }
     assert document_of(Outer(never=2.0, last=3.0)) | {"never": 2.0, "last": 3.0} == document_of(Outer(never=2, last=3))
     assert list(document_of(Outer()))[-2:] == ["words", "renamed"]
@@ -92,7 +100,14 @@ def test_wire_has_texts_numbers_flags_and_fields_with_a_form() -> None:
     assert to_wire(Outer()) == wire | {"never": 0.0}
     message = SimpleNamespace(**wire, never=0.0)
     assert from_wire(Outer, message) == {
-        "name": "a", "none": None, "at": 1.0, "never": 0.0, "last": None, "wait": 1e-6, "upper": "b", "other": 6
+        "name": "a",
+        "none": None,
+        "at": 1.0,
+        "never": 0.0,
+        "last": None,
+        "wait": 1e-6,
+        "upper": "b",
+        "other": 6,
     }
     later = from_wire(Outer, SimpleNamespace(**wire | {"last_ms": 1500, "wait_us": 0}, never=0.0))
     assert (later["last"], later["wait"]) == (1.5, None)

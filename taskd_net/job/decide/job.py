@@ -86,6 +86,8 @@ CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
+"""Commands to an Agent that answer its fault."""
+
 OTHER_FAULT: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
@@ -264,7 +266,7 @@ class Job:
                 current.retry_time, current.dirty = event.value, True
             case PluginRequest() | ProfilingSwitch():
                 return self._ask(event)
-            case _:
+            case _:  # one of `events.OfDevices`
                 current.dirty = True
                 return self.devices.take(event, current.now)
         return True

@@ -1,18 +1,23 @@
-"""Commands on their way to Agents and Workers: one send at a time for each uuid."""
+"""Messages between a Manager and its Agents and Workers: reports as events, and commands on their way."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.codes import Code
+from taskd_net.base.vocabulary import DEVICE_FAULT
 from taskd_net.core.frame import Ack
+from taskd_net.job.decide.device_reports import read_report
+from taskd_net.job.decide.events import Event, Reported
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
 from taskd_net.job.decide.traffic import Command
 from taskd_net.net.retry import Retry
+from taskd_net.net.wire.codec import Message
 from taskd_net.node.node import Node
 
 _UNDELIVERED: Final = frozenset(
@@ -24,9 +29,34 @@ _UNDELIVERED: Final = frozenset(
 _ABSENT: Final = (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
 """Answers that say that the receiver has left the mesh."""
 
+_HEARTBEAT_CHARS: Final = 256
+
+
+@lru_cache(maxsize=16)
+def _heard(text: str) -> Body:
+    """The body of a short message. The KEEP_ALIVEs of all Agents have one text, which is read once."""
+    return Body.parse(text)
+
+
+def read_event(message: Message, now: float) -> Event:
+    """The event that a message is.
+
+    Args:
+        message: to the Mgr.
+        now: time of its arrival, in seconds since the epoch.
+
+    Raises:
+        ArgumentError: its body is none of TaskD's, or a report of a device with a value that is not usable.
+    """
+    body = _heard(message.body) if len(message.body) <= _HEARTBEAT_CHARS else Body.parse(message.body)
+    if body.msg_type == DEVICE_FAULT:
+        return read_report(message.src, body, now)
+    said = body.msg_type, body.code, body.message, dict(body.extension)
+    return Reported(message.src, *said, uuid=message.uuid, mtype=message.mtype)
+
 
 class Dispatch:
-    """Sends commands, in the node's event loop.
+    """Sends commands, in the node's event loop: one send at a time for each uuid.
 
     An attempt lasts until shortly before the next one: what was certainly not delivered (the Agent is not back yet, its
     inbox is full) is sent again meanwhile. All sends of a command have one uuid, so its receiver takes it once.

@@ -37,13 +37,14 @@ from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
 from taskd_net.job.manager import loading
 from taskd_net.job.manager.changed_file import ResetFile
 from taskd_net.job.manager.config import ManagerConfig
-from taskd_net.job.manager.dispatch import Dispatch
+from taskd_net.job.manager.dispatch import Dispatch, read_event
 from taskd_net.job.manager.faults import DeviceFaults
 from taskd_net.job.manager.guarded import Guarded
 from taskd_net.job.manager.history import DecisionHistory, cause
 from taskd_net.job.manager.keeping import decision_part, read_decisions
 from taskd_net.job.manager.kept import Kept, NotKept, kept
 from taskd_net.job.manager.limits import ManagerLimits
+from taskd_net.job.manager.notices import log_failure, log_notice, log_without_effect
 from taskd_net.job.manager.resets import OnReset
 from taskd_net.job.manager.views import counted, job_view
 from taskd_net.job.manager.watching import watch
@@ -59,15 +60,6 @@ if TYPE_CHECKING:
     from taskd_net.job.manager.clusterd import Clusterd
     from taskd_net.job.manager.framework import Protection
 
-from collections.abc import Collection
-from functools import lru_cache
-from typing import Any
-
-from taskd_net.base.body import Body
-from taskd_net.base.vocabulary import DEVICE_FAULT
-from taskd_net.job.decide.device_reports import read_report
-from taskd_net.job.decide.traffic import Notice
-from taskd_net.job.manager.config import INTERVAL, ignored_interval
 
 SEED_BYTES: Final = 8
 """Random bytes at the head of a Manager's uuids: 64 bits, so that no two Managers share one, of one job neither."""
@@ -78,8 +70,6 @@ CLOCK_LOOK_S: Final = 0.5
 STOPPED_S: Final = 1.5
 """Seconds between two looks at the clock after which a Manager was stopped, or its event loop held. With a heartbeat's
 second it is less than the least silence that counts, `decide.snapshot.SILENT_LEAST_S`."""
-
-_HEARTBEAT_CHARS: Final = 256
 
 
 class Manager:
@@ -537,71 +527,3 @@ class Manager:
             return  # superseded, or it goes again to those of its receivers that have not rejoined
         self._history.answered(uuid, ack.code)
         self._counters.acknowledged += ack.ok
-
-
-def log_without_effect(log: Any, config: ManagerConfig) -> None:
-    """Log the settings that change nothing."""
-    if (text := ignored_interval()) is not None:
-        log.warning("interval_ignored", variable=INTERVAL, value=text, milliseconds=config.process_interval)
-    decisions = config.decisions()
-    if decisions.fault_recover and not decisions.clusterd:
-        log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
-
-
-def log_failure(log: Any, plugin: str, reason: str, trace: BaseException | str, *, off: bool) -> None:
-    """Log the failure of a user's plugin. `off`: the plugin takes no part any more."""
-    how: dict[str, Any] = {"stack": trace} if isinstance(trace, str) else {"exc_info": trace}
-    log.error("plugin_failed", plugin=plugin, reason=reason, **how)
-    if off:
-        log.error("plugin_off", plugin=plugin)
-
-
-def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None:
-    """Log a notice.
-
-    Args:
-        log: takes the line.
-        notice: it.
-        guarded: names of users' plugins, whose failures are logged where they happen.
-
-    Returns:
-        The name of a plugin that has failed; None for any other notice.
-    """
-    match notice.event:
-        case "stream_taken":
-            log.info("stream_taken", **notice.fields)
-        case "stream_released":
-            log.info("stream_released", **notice.fields)
-        case "pause_overdue":
-            log.warning("pause_overdue", **notice.fields)
-        case "stop_forgotten":
-            log.warning("stop_forgotten", **notice.fields)
-        case "message_lost":
-            log.warning("command_not_taken", **notice.fields)
-        case _ if notice.fields["plugin"] not in guarded:
-            log.error("plugin_failed", **notice.fields)
-            return str(notice.fields["plugin"])
-    return None
-
-
-@lru_cache(maxsize=16)
-def _heard(text: str) -> Body:
-    """The body of a short message. The KEEP_ALIVEs of all Agents have one text, which is read once."""
-    return Body.parse(text)
-
-
-def read_event(message: Message, now: float) -> Event:
-    """The event that a message is.
-
-    Args:
-        message: to the Mgr.
-        now: time of its arrival, in seconds since the epoch.
-
-    Raises:
-        ArgumentError: its body is none of TaskD's, or a report of a device with a value that is not usable.
-    """
-    body = _heard(message.body) if len(message.body) <= _HEARTBEAT_CHARS else Body.parse(message.body)
-    if body.msg_type == DEVICE_FAULT:
-        return read_report(message.src, body, now)
-    said = body.msg_type, body.code, body.message, dict(body.extension)
-    return Reported(message.src, *said, uuid=message.uuid, mtype=message.mtype)
