@@ -89,8 +89,8 @@ class MeshNode:
         self._restarts = restarts
         self.config = NodeConfig.mgr(listen="127.0.0.1:0")
         self.address = None
-        self.job_view: object = None
-        self.router = SimpleNamespace(routes=SimpleNamespace(receivers=lambda destination: None))
+        router = SimpleNamespace(routes=SimpleNamespace(receivers=lambda destination: None))
+        self.driver = SimpleNamespace(job_view=None, router=router)
         self.waiting = 0
         self._lines = lines
         self._away = away
