@@ -193,6 +193,15 @@ def test_rank_is_missing_when_it_lives_on_a_server_that_is_not_listed() -> None:
     assert routes.missing(Destination.of(Position("Worker", "All", "0,5")), (nobody, nobody)) is None
 
 
+def test_claim_behind_nobody_is_the_route() -> None:
+    routes, node = Routes(), at("Worker/0/0")
+    for _ in range(2):
+        routes.learn_behind(node, 2, 1)
+    check_routes(routes)
+    assert routes.next_hop(node) == 2
+    assert routes.drop(node, 2)
+
+
 def test_claim_behind_another_is_made_once_however_often_it_is_said() -> None:
     routes, node = Routes(), at("Worker/0/0")
     routes.learn(node, 1, 1)

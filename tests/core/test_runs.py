@@ -245,6 +245,15 @@ def test_large_messages_of_a_run_count_towards_the_quota_until_their_answers() -
     assert child.waiting_bytes == 0
 
 
+def test_large_messages_of_several_sizes_are_decided_one_by_one() -> None:
+    """So are those that do not fit all together."""
+    for sizes in ((5000, 6000), (5000, 10), (60_000, 60_000)):
+        pair = Pair((TERMS[0], TERMS[0]), RouterConfig(limits=Limits(child_bytes=100_000)), True)
+        frames = [Frame(f"u{size}", True, SOURCES[0], DESTINATIONS[1], bytes(size)) for size in sizes]
+        pair.arrive(1.0, 1, frames, [1, 2], [1.0] * 2)
+        assert pair.whole.children.by_id[1].waiting == 2
+
+
 def test_position_of_a_run_may_be_spelt_otherwise() -> None:
     """A sender that is not written as its identity is looked at message by message."""
     pair = Pair((TERMS[0], TERMS[0]), RouterConfig(), True)

@@ -240,6 +240,15 @@ def test_beyond_the_bound_the_oldest_goes_whether_page_or_block(order: str) -> N
     assert seen.knows(second, ONE) and seen.knows(later, ONE)
 
 
+def test_link_whose_last_page_goes_owes_nothing() -> None:
+    seen, uuids = SeenMessages(8, size=PAGE_BYTES), sender()
+    old, new = uuids.next(at("Mgr")), uuids.next(at("Proxy/0"))
+    seen.add(0.0, 5, old, ONE)
+    seen.add(1.0, UP, new, ONE)
+    assert not seen.knows(old, ONE) and seen.knows(new, ONE)
+    assert list(seen._charges) == [UP] and seen.bytes == PAGE_BYTES
+
+
 def test_pages_alone_go_the_oldest_first() -> None:
     seen, uuids = SeenMessages(8, size=2 * PAGE_BYTES), sender()
     pages = [uuids.next(at(f"Worker/0/{rank}")) for rank in range(4)]

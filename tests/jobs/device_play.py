@@ -113,8 +113,7 @@ class DevicePlay(Play):
         stopped, self.stopped = self.stopped, []
         for rank in stopped:
             self.failed.add(rank)
-            message = json.dumps({"fault_ranks": [rank], "restart_times": -1})
-            self.say(Position.agent(rank), "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)))
+            self.report(rank, [rank])
         while self.over and self.resets:
             self.end_reset(True)
 

@@ -125,6 +125,17 @@ class Play:
         self.say(Position.agent(rank), "REGISTER", 0, **extension)
         self.say(Position.agent(rank), "STATUS", 201, str(RESTARTS))
 
+    def has_just_restarted(self, rank: int) -> bool:
+        """True in the second of a restart: workers that have just begun fail in another one."""
+        return int(self.restarted.get(rank, ("", 0.0))[1]) == int(self.now)
+
+    def report(self, rank: int, failed: list[int]) -> None:
+        """202 of an Agent; one of this package names the restart that it has carried out."""
+        restart = self.restarted.get(rank, ("", 0.0))[0]
+        after = {"AfterRestart": restart} if self.ours and restart else {}
+        message = json.dumps({"fault_ranks": failed, "restart_times": -1})
+        self.say(Position.agent(rank), "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)), **after)
+
     def tick(self) -> None:
         stored = self.job.to_json()
         outcome = self.decide()
@@ -283,14 +294,10 @@ class Play:
         if kind == "fault":
             if rank in self.asked:
                 return  # no process runs before the go
-            restart, at = self.restarted.get(rank, ("", 0.0))
-            if int(at) == int(self.now):
-                return  # workers that have just begun fail in another second
-            after = {"AfterRestart": restart} if self.ours and restart else {}
-            ranks = [self.processes_of_a_node * rank] if how else []
+            if self.has_just_restarted(rank):
+                return
             (self.failed.add if how else self.failed.discard)(rank)
-            message = json.dumps({"fault_ranks": ranks, "restart_times": -1})
-            self.say(agent, "STATUS", 202, message, REPORT_FAULT_TIME=str(int(self.now)), **after)
+            self.report(rank, [self.processes_of_a_node * rank] if how else [])
         elif kind == "register":
             self.register(rank)
         elif kind == "part":

@@ -147,6 +147,15 @@ def test_a_registration_ends_fault_question_and_exit() -> None:
     assert not records.exited
 
 
+def test_a_process_that_was_told_to_exit_gets_no_go() -> None:
+    records = Records()
+    registered(records, Incarnation="a")
+    records.exit(1)
+    assert records.take(1.0, said("Agent/1", "STATUS", 201, "3")) is Taken.CHANGED
+    assert records.agents[1].asked is None and not records.asking
+    check(records)
+
+
 def test_a_resend_is_taken_once() -> None:
     records = Records()
     assert records.take(1.0, said("Agent/1", "STATUS", 202, FAULT, "m1")) is Taken.CHANGED

@@ -48,6 +48,16 @@ def test_a_worker_that_starts_again_has_failed() -> None:
     assert results(scene.settle()) == ["false"]
 
 
+def test_a_worker_that_has_answered_may_say_more() -> None:
+    scene, uuid = begun(0, 1)
+    answer(scene, 0, "switchOK", uuid)
+    scene.settle()
+    answer(scene, 0, "switchFail", uuid)
+    scene.settle()
+    answer(scene, 1, "switchOK", uuid)
+    assert results(scene.settle()) == ["true"]
+
+
 def test_a_worker_that_dies_has_failed() -> None:
     """It has taken its 204, and never answers. ClusterD would wait for 15 minutes, and the training with it."""
     scene = started(0, 1, config=CLUSTERD, process="p")
