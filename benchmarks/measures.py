@@ -115,8 +115,6 @@ class Bench:
             self._chains[system] = chain
         return self._chains[system]
 
-    # ---- two hops: Worker → Proxy → Mgr, and back down
-
     def latency(self, bodies: Sequence[int] = BODIES, names: Sequence[str] = ()) -> None:
         """Two hops with one message in flight: p50, p99, p99.9, by size of the body."""
         cases = [(direction, body) for direction in (UP, DOWN) for body in bodies]
@@ -169,8 +167,6 @@ class Bench:
                         seconds = self.effort.latency_seconds
                         paced = cast(Loaded, sender.ask("pace", to=to, body=SMALL, seconds=seconds, rate=rate))
                         self.results.add_latencies("open-loop", chain.system, paced["latencies"], rate=rate)
-
-    # ---- longer ways, and many receivers
 
     def four_hops(self, names: Sequence[str] = (OURS, DIRECT, "tasknet", "unary")) -> None:
         """Worker → Proxy → Mgr → Proxy → Worker: latency with one in flight, messages/s with 64."""
@@ -282,8 +278,6 @@ class Bench:
             back = _until_back(processes[-1], count)
             self.results.add("join", "killed parent: all are back", "s", system, back, children=count)
 
-    # ---- costs beside other work
-
     def idle(self, names: Sequence[str] = ()) -> None:
         """CPU time of each process without traffic."""
         chains = [self.chain(name) for name in self.names if not names or name in names]
@@ -346,8 +340,6 @@ class Bench:
             spent = cast(float, process.ask("broadcast", links=links))
             self.results.add("router", "broadcast", "ns", OURS, spent, links=links)
             self.results.add("router", "broadcast, each link", "ns", OURS, spent / links, links=links)
-
-    # ---- inside
 
     def _chains_for(self, names: Sequence[str], direction: str) -> list[Chain]:
         """The chains of these systems (none: of all), in the order in which they take turns."""

@@ -71,8 +71,6 @@ class Process:
         self._buffer = b""
         self._started: Started | None = None
 
-    # ---- requests
-
     def wait_started(self) -> None:
         """Wait until the member has started."""
         self._start()
@@ -119,8 +117,6 @@ class Process:
         answer = self.ask("load", to=to, body=body, in_flight=in_flight, seconds=seconds, latencies=latencies)
         return cast(Loaded, answer)
 
-    # ---- measurements
-
     def cpu(self) -> float:
         """Seconds of CPU time that the member has used, to the nanosecond."""
         # The clock of another process, by the numbering of clock_getcpuclockid(3).
@@ -129,8 +125,6 @@ class Process:
     def resident(self) -> int:
         """Bytes of memory in use."""
         return int(psutil.Process(self.pid).memory_info().rss)
-
-    # ---- the end
 
     def begin_end(self) -> None:
         """Ask the process to end; `end` waits for it."""
@@ -154,8 +148,6 @@ class Process:
             self._process.wait()
         self._process.stdout.close()
         self._stderr.close()
-
-    # ---- inside
 
     def _start(self) -> Started:
         if self._started is None:

@@ -139,9 +139,6 @@ def _size(size: int) -> str:
     return f"{size // 1024} KiB" if size < 1 << 20 else f"{size >> 20} MiB"
 
 
-# ---- for a terminal
-
-
 def tables(results: Results) -> Iterator[RenderableType]:
     """The tables for a terminal."""
     for section in sections(results):
@@ -169,9 +166,6 @@ def console(*, stderr: bool = False) -> Console:
     """A console, wide enough for the tables without a terminal."""
     found = Console(stderr=stderr, highlight=False)
     return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=160)
-
-
-# ---- for the documents
 
 
 def markdown(results: Results) -> str:

@@ -67,8 +67,6 @@ def _readable(frame: str) -> str:
     return f"{function} ({'/'.join(file.split('/')[-2:])})"
 
 
-# ---- the flame graph
-
 WIDTH, ROW, MARGIN, HEAD, FOOT = 1200, 17, 12, 46, 30
 LEAST: Final = 0.001
 """Share of the samples below which a box is not drawn."""

@@ -55,9 +55,6 @@ CONNECTIONS = 20
 """Connections of the children: a thousand processes would not fit on one machine, and the Mgr sees no difference."""
 
 
-# ---- counters
-
-
 class NoCounters(Counters):
     """Counters that count nothing."""
 
@@ -117,9 +114,6 @@ def counters(turns: int) -> dict[str, Any]:
         counting, silent = (min(times) for times in zip(*pairs, strict=True))
         found[str(size)] = {"router_ns": round(counting * 1e9), "counters_ns": round((counting - silent) * 1e9)}
     return found
-
-
-# ---- the Mgr of a large mesh
 
 
 def metadata_of(position: Position) -> tuple[tuple[str, str], ...]:

@@ -80,9 +80,6 @@ _execute: Final = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _parameters: Final = inspect.signature(_execute)
 
 
-# ---- in the tests
-
-
 @contextlib.contextmanager
 def forked() -> Iterator[None]:
     """Let the server of this process fork what is started meanwhile, where there is a server, and it can."""
@@ -183,9 +180,6 @@ def _forkable(args: object, env: Mapping[str, str] | None, given: Mapping[str, A
         and given["close_fds"]
         and (given["gid"], given["gids"], given["uid"], given["umask"]) == (None, None, None, -1)
     )
-
-
-# ---- in the server
 
 
 def _serve(control: socket.socket) -> dict[str, Any]:

@@ -75,9 +75,6 @@ def waits_in(monkeypatch: pytest.MonkeyPatch, method: str) -> threading.Event:
     return reached
 
 
-# ---- starting and closing
-
-
 def test_one_thread_from_start_to_close() -> None:
     node = BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0"))
     assert (own_threads(), node.address) == ([], None)
@@ -230,9 +227,6 @@ def test_node_is_closed_when_its_block_ends_with_an_error() -> None:
     assert own_threads() == []
 
 
-# ---- messages
-
-
 def test_message_to_itself(mgr: BlockingNode) -> None:
     mgr.joined(0.0)
     sent = mgr.send("one", to="Mgr", mtype="kind", uuid="some-uuid")
@@ -345,9 +339,6 @@ def test_two_processes(mgr: BlockingNode) -> None:
             assert process.wait(SOON) == 0
         finally:
             process.kill()
-
-
-# ---- closing while others wait
 
 
 @pytest.mark.parametrize("timeout", [None, 1000.0])

@@ -174,8 +174,6 @@ def test_kinds_of_links() -> None:
         worker(links="carrier pigeon")
 
 
-# ---- TLS
-
 FILES = {"ca": "ca", "server_key": "k", "server_crt": "c", "client_key": "k", "client_crt": "c"}
 
 

@@ -148,9 +148,6 @@ async def test_node_that_was_never_started_can_be_drained() -> None:
     assert not await node.withdraw(1.0)
 
 
-# ---- withdrawing
-
-
 @pytest.mark.oldest
 async def test_withdrawn_node_costs_no_broadcast_anything(mesh: Mesh) -> None:
     """Without it, its parent would answer 6002 to every broadcast to Workers for the grace time."""
@@ -170,9 +167,6 @@ async def test_node_that_has_not_joined_has_nobody_to_tell(mesh: Mesh) -> None:
     worker = await mesh.worker(0, 0, free_address(), join=False)
     await mesh.logged("join_failed")
     assert not await worker.withdraw(10.0)
-
-
-# ---- the inbox
 
 
 @pytest.mark.oldest

@@ -156,9 +156,6 @@ def test_process_rank_of_other_roles_is_nobodys_business(process: str) -> None:
     assert Destination.of(Position("Agent", "All", process)).position == Position("Agent", "All", "-1")
 
 
-# ---- the codes, in the contract's order (section 6)
-
-
 @pytest.mark.parametrize(
     ("role", "server", "process", "code"),
     [
@@ -213,9 +210,6 @@ def test_refusal_does_not_quote_without_end() -> None:
 @given(st.builds(Position, st.text(), st.text(), st.text()))
 def test_no_text_is_more_than_a_refusal(position: Position) -> None:
     assert code_of(position) in (0, 4003, 4004, 4005)
-
-
-# ---- who is meant
 
 
 @pytest.mark.parametrize(

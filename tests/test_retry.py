@@ -88,9 +88,6 @@ def test_bad_values_are_named(wrong: dict[str, Any], text: str) -> None:
         Retry(**wrong)
 
 
-# ---- of a node
-
-
 async def test_full_inbox_is_outlasted(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     worker = await mesh.worker(0, 0, await mesh.proxy(0, mgr), inbox=1)
@@ -139,9 +136,6 @@ def test_blocking_node_has_it_too() -> None:
     with BlockingNode(NodeConfig.mgr(listen="127.0.0.1:0")) as mgr:
         assert mgr.send("x", to="Worker/0/0", retry=Retry(attempts=3)).code == Code.NO_ROUTE
         assert mgr.statistics.sent == 3
-
-
-# ---- the loop
 
 
 @pytest.mark.parametrize(("codes", "made"), [([0], 1), ([5001, 0], 2), ([4999, 4999, 4999, 0], 3)])

@@ -97,8 +97,6 @@ def test_values_are_shown_as_they_are_written() -> None:
         assert shown(value) == repr(value)
 
 
-# ---- texts for people
-
 HOSTILE = "a\r\n\x1b[2J\x07\x7f\x9b\u202eb\u2028\ud800\U000e0001"
 """A line end, a terminal's commands, a change of direction, a lone surrogate and an invisible tag."""
 
@@ -134,8 +132,6 @@ def test_pieces_of_a_text_are_its_line(text: str, size: int) -> None:
     assert json.loads("".join(json_pieces(fields, size))) == fields
     assert "".join(json_pieces({"body": text[:size]}, size)) == json_line({"body": text[:size]})
 
-
-# ---- nobody else
 
 # The pure core checks the numbers of positions, and may import nothing of this; the demo reads its own children.
 ELSEWHERE = {

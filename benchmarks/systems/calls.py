@@ -114,8 +114,6 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         self._transport.close()
 
-    # ---- requests
-
     async def call(self, name: str, data: bytes) -> None:
         """One unary call.
 
@@ -203,8 +201,6 @@ class _Connection(asyncio.Protocol):
         self._transport.write(b"".join(written))
         if not load.began and not load.ready and not load.done.done():
             load.done.set_result(None)
-
-    # ---- incoming frames
 
     def data_received(self, data: bytes) -> None:
         received = self._received

@@ -95,8 +95,6 @@ class RelayNode(Member):
         if self._server is not None:
             await self._server.stop(0)
 
-    # ---- the service, with the names that generated code has
-
     async def Register(self, request: pb.RegisterReq, context: _Context) -> pb.Ack:
         """Register a child."""
         if not self._stream:
@@ -124,8 +122,6 @@ class RelayNode(Member):
         self._children[metadata["role"], metadata["serverrank"], metadata["processrank"]] = stream
         await context.send_initial_metadata(())
         await stream.run()
-
-    # ---- inside
 
     async def _hand_on(self, message: pb.Message) -> pb.Ack:
         dst = _key(message.header.dst)

@@ -189,8 +189,6 @@ class Job:
             memory += process.memory_info().rss
         return Use(cpu, memory)
 
-    # ---- inside
-
     def _end(self, grace: float) -> None:
         """End everything.
 

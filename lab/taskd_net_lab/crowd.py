@@ -138,8 +138,6 @@ class Crowd:
         """Wait until something fails."""
         await asyncio.gather(*self._tasks)
 
-    # ---- nodes
-
     async def _join(self, position: Position) -> None:
         await self._start(position)
         await self._nodes[position].joined()
@@ -166,8 +164,6 @@ class Crowd:
         self._readers.pop(position).cancel()
         await self._nodes[position].close(orderly=False)
         del self._nodes[position]
-
-    # ---- messages and changes
 
     async def _talk(self) -> None:
         """Let random Workers send to the Mgr."""

@@ -18,7 +18,7 @@ from taskd_net.base.schema import Kind
 from taskd_net.cli.commands import OF_DEMO, Commands
 from taskd_net.cli.options import FORMS
 from taskd_net.demo import display
-from taskd_net.demo.fleet import SIGNALS, DemoFailed, Fleet, Interrupted
+from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted, on_interrupt
 from taskd_net.demo.report import DemoReport
 from taskd_net.demo.tour import Tour
 
@@ -115,16 +115,13 @@ async def _run(
         keep: called at the end of the script; then the mesh stays up until a signal. None: it ends at once.
     """
     fleet, progress = Fleet(), display.ProgressLines(messages, report)
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, fleet.abort, Interrupted(number))
+    on_interrupt(lambda number: fleet.abort(Interrupted(number)))
     async with fleet:
         messages.print(display.heading(nodes, workers), soft_wrap=True)
         await Tour(fleet, nodes, workers, report, progress, http_port).run()
         if keep is not None and report.ok:
             over = asyncio.Event()
-            for number in SIGNALS:
-                loop.add_signal_handler(number, over.set)
+            on_interrupt(lambda _: over.set())
             fleet.settle()
             keep()
             mgr = report.addresses[Position.mgr()]

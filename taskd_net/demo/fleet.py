@@ -33,6 +33,14 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a demo."""
 
 
+def on_interrupt(call: Callable[[signal.Signals], object]) -> None:
+    """Have each of `SIGNALS` call this in the running loop. One that is ignored, as by nohup, stays ignored."""
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, call, number)
+
+
 class DemoFailed(TaskdNetError):
     """The demo cannot go on; the text says why."""
 

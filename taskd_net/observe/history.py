@@ -201,9 +201,6 @@ class History:
             self.events.add(known.name, NodeEvent(now, "strained", reason))
 
 
-# ---- events
-
-
 def _first(now: float, status: NodeStatus, standing: Standing, found: Mapping[Position, NodeStatus]) -> NodeEvent:
     """The event of a node that was not known."""
     if standing.state is State.JOINED:
@@ -288,9 +285,6 @@ def _arrival(status: NodeStatus) -> str:
 
 def _version(status: NodeStatus) -> str:
     return f"version {status.version}" if status.version else ""
-
-
-# ---- samples
 
 
 def _figures(known: _Known, now: float, *, sample: bool) -> list[float]:

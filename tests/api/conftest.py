@@ -164,9 +164,6 @@ def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it does not come to hold")
 
 
-# ---- an Agent
-
-
 QUICK: Final = 0.05
 """Seconds that a second of an Agent takes."""
 

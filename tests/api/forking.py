@@ -66,9 +66,6 @@ def traffic(logging_threads: int = 0) -> Iterator[list[int]]:
             assert api.destroy_taskd_worker()
 
 
-# ---- in the child
-
-
 def without_node() -> None:
     """Check a forked child: every call fails with one log line, and none hangs."""
     lines: list[str] = []
@@ -122,9 +119,6 @@ def with_node(rank: int) -> None:
     assert api.init_taskd_worker(rank) and api.start_taskd_worker()
     assert api.send_to_manager(4, "STATUS", str(rank))
     assert api.destroy_taskd_worker()
-
-
-# ---- the ways
 
 
 def plain_fork(number: int) -> str:

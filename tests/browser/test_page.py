@@ -27,9 +27,6 @@ async def focused(page: Page) -> str | None:
     return position
 
 
-# ---- the picture
-
-
 @pytest.mark.parametrize("nodes", [3, 64, 512, 2000])
 async def test_every_node_is_drawn_in_its_state_and_none_over_another(chromium: Browser, nodes: int) -> None:
     made, expected = of_size(nodes)
@@ -138,9 +135,6 @@ async def test_missing_ranks_are_named_in_few_words(chromium: Browser) -> None:
         assert await page.inner_text("#who") == "Proxy 4"
 
 
-# ---- details, mouse and keyboard
-
-
 async def test_a_click_shows_the_details_of_a_node(chromium: Browser) -> None:
     made, expected = of_size(64)
     async with shown(chromium, made, expected, pace=2.0) as (page, _):
@@ -245,9 +239,6 @@ async def test_what_a_screen_reader_is_told(chromium: Browser) -> None:
         )
 
 
-# ---- the connection
-
-
 async def test_a_lost_server_is_said_and_found_again(chromium: Browser) -> None:
     made = Made(2)
     async with Watched(chromium, expected=("Failed to load resource", "failed: ")) as page:
@@ -292,9 +283,6 @@ async def test_a_saved_page_shows_what_was(chromium: Browser, tmp_path: Path) ->
         await again.wait_for_function(DRAWN)
         assert (await again.inner_text("#connection")).startswith("Saved at ")
         await again.wait_for_selector(node("Worker/2/19") + ".lost")
-
-
-# ---- the job's Manager
 
 
 async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium: Browser) -> None:

@@ -47,9 +47,6 @@ def events_in(log: Path) -> list[str]:
     return [json.loads(line)["event"] for line in log.read_text().splitlines()]
 
 
-# ---- ready
-
-
 async def test_ready_lines_joining_logs_and_a_clean_end(tmp_path: Path) -> None:
     async with Daemon("mgr", logs=tmp_path) as mgr:
         assert re.fullmatch(r"taskd-net mgr Mgr/0 ready, listening on 127\.0\.0\.1:\d+", mgr.ready)
@@ -102,9 +99,6 @@ async def test_daemon_whose_output_nobody_reads_goes_on_and_acknowledges_nothing
         proxy.signal(TERM)
         assert await proxy.exit_code() == 0
         assert "Traceback" not in proxy.errors
-
-
-# ---- what keeps it from starting
 
 
 async def test_address_in_use(mesh: Mesh, tmp_path: Path) -> None:
@@ -174,9 +168,6 @@ async def test_nul_in_a_setting_is_one_line(tmp_path: Path, wrong: str) -> None:
     code, output, errors = await run("mgr", "--listen", "127.0.0.1:0", "--config", file, env=env)
     assert code in (1, 2) and "ready" not in output
     assert re.search(rf"^Error: {name} is .*\\x00.*\n\Z", errors, re.MULTILINE), errors
-
-
-# ---- the end
 
 
 async def test_message_under_way_is_answered_before_the_end(mesh: Mesh, tmp_path: Path) -> None:
@@ -290,9 +281,6 @@ async def test_second_signal_ends_it_at_once(mesh: Mesh, tmp_path: Path, second:
         assert (await soon(sending)).code == Code.NETWORK_ACK_LOST
 
 
-# ---- disks without room
-
-
 async def test_daemon_whose_log_disk_is_full_goes_on_and_ends_well(mesh: Mesh, tmp_path: Path) -> None:
     (tmp_path / "manager.log").symlink_to("/dev/full")
     async with Daemon("mgr", logs=tmp_path) as mgr:
@@ -326,9 +314,6 @@ async def test_daemon_whose_output_has_no_room_keeps_what_it_got(mesh: Mesh, tmp
             assert "output_incomplete" in proxy.errors and "Traceback" not in proxy.errors
     finally:
         os.close(full)
-
-
-# ---- SIGHUP
 
 
 async def test_sighup_changes_what_can_be_changed_and_names_the_rest(tmp_path: Path) -> None:
@@ -430,9 +415,6 @@ async def test_signal_ends_a_daemon_that_is_reading_its_file(tmp_path: Path) -> 
         mgr.signal(TERM)
         assert await mgr.exit_code() == 0
         assert "reload_failed" not in mgr.errors
-
-
-# ---- systemd
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])

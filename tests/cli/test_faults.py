@@ -46,8 +46,6 @@ def put(folder: Path, contents: dict[str, bytes]) -> None:
         (folder / name).write_bytes(data)
 
 
-# ---- docs/faults.md
-
 PAGE: Final = ROOT / "docs" / "faults.md"
 
 
@@ -63,9 +61,6 @@ def test_the_examples_of_the_document_decide_as_it_says(faults: Run, tmp_path: P
         assert faults("check", ".").output.startswith("accepted")
         more = ["--fault-mode", "grace"] if text.startswith("Grace") else []
         assert faults("simulate", "-", "--fault-config", ".", *more, typed=blocks["jsonl"]).output == blocks["text"]
-
-
-# ---- check
 
 
 @pytest.mark.parametrize("edition", Edition)
@@ -123,9 +118,6 @@ def test_check_refuses_another_argument_in_one_line(faults: Run) -> None:
     assert "linkdown_timeout is 31; expected a whole number from 1 to 30 (from --linkdown-timeout)" in done.output
 
 
-# ---- explain
-
-
 def test_explain_a_listed_code(faults: Run) -> None:
     lines = faults("explain", "8c03a000", "--fault-config", ".").output.splitlines()
     assert lines[:2] == [f"{L5}, edition documented", "  L5 RestartNPU: by the list of codes"]
@@ -164,8 +156,6 @@ def _broken(faults: Run, folder: Path) -> str:
     put(folder, {"faultCode.json": b"{"})
     return faults("explain", L5, "--fault-config", ".", code=1).output
 
-
-# ---- simulate
 
 EVENTS = [
     {"code": L1, "device": "npu-0", "at": 100},

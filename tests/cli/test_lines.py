@@ -165,8 +165,6 @@ def test_arguments_and_settings_in_errors(tmp_path: Path) -> None:
         harmless(CliRunner().invoke(group, arguments), exit_code=2)
 
 
-# ---- nobody else
-
 ELSEWHERE = {"lines.py", "screen.py", "demo.py", "bench.py"}
 """The gate itself, its screen, and two commands that print what their own processes have measured."""
 FORBIDDEN = {"print", "click.echo", "click.secho", "json.dumps", "Console", "sys.stdout.write", "sys.stderr.write"}

@@ -109,9 +109,6 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert settings["server_rank"] == (4, "environment", "MS_NODE_RANK")
 
 
-# ---- TaskD's own variables (docs/contract.md, section 7)
-
-
 @pytest.mark.parametrize(("ip", "address"), [("10.0.0.7", "10.0.0.7:9601"), ("fd00::7", "[fd00::7]:9601")])
 def test_pod_ip_is_the_host_of_the_mgr(monkeypatch: pytest.MonkeyPatch, ip: str, address: str) -> None:
     monkeypatch.setenv("POD_IP", ip)
@@ -145,9 +142,6 @@ def test_levels_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings["log_file_level"] == ("DEBUG", "environment", "TASKD_FILE_LOG_LEVEL")
     assert settings["log_std_level"] == ("ERROR", "environment", "TASKD_STD_LOG_LEVEL")
     assert settings["log_path"] == ("/var/log/taskd", "environment", "TASKD_LOG_PATH")
-
-
-# ---- what is wrong is said in one line, with the value, what was expected, and where it stands
 
 
 @pytest.mark.parametrize("command", ["mgr", "proxy"])
@@ -221,9 +215,6 @@ def test_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert refused("mgr", "--config", str(tmp_path)).endswith("expected a file that can be read: Is a directory")
     missing.write_bytes(b"\xff")
     assert refused("proxy").startswith(f"config is '{missing}'; expected a TOML file: 'utf-8' codec")
-
-
-# ---- every command
 
 
 def test_a_declaration_differs_only_for_commands_that_have_the_setting() -> None:

@@ -198,9 +198,6 @@ def test_number_of_devices(number: object, valid: bool) -> None:
     assert RankSizeValidator(number).check_device_num_valid().check().is_valid() is valid
 
 
-# ---- paths
-
-
 def chain(path: object) -> DirectoryValidator[object]:
     """The checks of a path of a folder."""
     return DirectoryValidator(path, max_len=255).check_is_not_none().check_dir_name().path_should_exist(is_file=False)
@@ -423,8 +420,6 @@ def test_odd_arguments_of_a_check_fail_it(make: Callable[[str], Validator[Any]],
     validator = make(str(tmp_path))
     assert validator.is_valid() is False and validator.msg
 
-
-# ---- any value
 
 CHAINS: list[Callable[[object], Validator[Any]]] = [
     lambda value: ClassValidator(value, str).check_isinstance(),

@@ -161,8 +161,6 @@ class Driven:
         self._replies[self._last] = reply, uuid
         return self._last
 
-    # ---- messages
-
     def send(self, now: float, frame: Frame, reply: Reply, timeout: float, wait: bool = True) -> list[Action]:
         return self.read(self.core.submit(now, frame, self.name(reply), timeout, wait))
 
@@ -241,8 +239,6 @@ class Driven:
     def close_inbox(self) -> list[Action]:
         return self.read(self.core.close_inbox())
 
-    # ---- children
-
     def register(
         self, now: float, position: Position, quirks: Quirks | None = None, credentials: Credentials = UNSHOWN
     ) -> Link:
@@ -292,8 +288,6 @@ class Driven:
     def forget(self, position: Position) -> list[Action]:
         return self.read(self.core.forget(position))
 
-    # ---- the parent
-
     def upstream_up(
         self,
         now: float,
@@ -333,8 +327,6 @@ class Driven:
 
     def announce_answered(self, session: object, code: int, src: Position) -> list[Action]:
         return self.read(self.core.announce_answered(session, code, src))
-
-    # ---- time
 
     def tick(self, now: float) -> list[Action]:
         return self.read(self.core.tick(now))

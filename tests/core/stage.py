@@ -59,8 +59,6 @@ class Stage:
         """A heading for what follows."""
         self._lines += ["", f"# {text}"] if self._lines else [f"# {text}"]
 
-    # ---- what a scene is made of
-
     def enter(self, *positions: str, **settings: float) -> None:
         """Nodes are started."""
         for position in positions:
@@ -144,8 +142,6 @@ class Stage:
                     self._perform(name, actions)
             self.settle()
         self.now = time
-
-    # ---- what follows
 
     def _happens(self, name: str, what: str, event: Callable[[Driven], list[Action]]) -> None:
         self._event(name, what)
@@ -248,8 +244,6 @@ class Stage:
     def _link(self, name: str, peer: str) -> LinkId:
         stream = self._stream(name, peer)
         return UP if stream.child == name else stream.link.id
-
-    # ---- writing
 
     def _event(self, name: str, what: str) -> None:
         self._lines.append(f"{self.now:7.3f}  {name:<12}{what}")

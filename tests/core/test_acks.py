@@ -12,9 +12,6 @@ def fan_out(*, src: str = "Mgr", sync: bool = True, parts: int, wildcard: bool =
     return FanOut("u", 1, at(src), sync, parts, wildcard)
 
 
-# ---- one answer out of several
-
-
 def test_answer_to_a_unicast_is_the_answer() -> None:
     assert pending().settle(0, at("Worker/0/0"), "") == Ack("u", 0, at("Worker/0/0"), receivers=1)
     assert pending().settle(5001, at("Worker/0/0"), "full") == Ack("u", 5001, at("Worker/0/0"), "full", 0)

@@ -26,9 +26,6 @@ def link_with(*behind: str) -> tuple[Link, Routes]:
     return link, routes
 
 
-# ---- the form of a message
-
-
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("acks", [True, False])
 def test_broadcast_asks_for_no_answer_that_never_comes(sync: bool, acks: bool) -> None:
@@ -65,9 +62,6 @@ def test_receiver_is_addressed_by_the_fields_that_it_was_announced_with() -> Non
     assert (other.dst.position, other.dst.unicast) == (Position("Agent", "0", "77"), True)
     assert (other.uuid, other.sync, other.src, other.data) == (message.uuid, True, message.src, message.data)
     assert spelled(link, frame("Agent/1")).dst.position == at("Agent/1")
-
-
-# ---- lists
 
 
 def test_list_is_expanded_on_its_link_alone() -> None:
@@ -140,9 +134,6 @@ def test_list_goes_as_it_is_to_who_reads_it() -> None:
     assert [to for to, *_ in sent(mgr.send(0.0, frame("Worker/0/0,1"), Caller(), 3.0))] == ["Worker/0/0,1"]
 
 
-# ---- broadcasts
-
-
 def test_broadcast_that_is_never_acknowledged_counts_as_taken_when_it_is_written() -> None:
     mgr, ask = router("Mgr"), Caller()
     link = add_odd_child(mgr, at("Proxy/0"), *everybody("Worker/0/0"))
@@ -177,9 +168,6 @@ def test_copies_are_remembered_within_bounds() -> None:
     assert known.add(3.0, one), "forgotten, as the window is full"
     assert known.add(3.0, three)
     assert known.add(13.0, three)
-
-
-# ---- spellings
 
 
 def test_any_process_rank_is_used_on_its_link_alone() -> None:

@@ -34,9 +34,6 @@ from tests.core.routers import (
 HERE, THERE = Credentials("10.0.0.1"), Credentials("10.0.0.2")
 
 
-# ---- whose message it is
-
-
 @pytest.mark.parametrize("src", ["Worker/0/1", "Worker/9/9", "Proxy/0", "Mgr", "Agent/0"])
 @pytest.mark.parametrize("batched", [True, False])
 def test_leaf_sends_as_itself_alone(src: str, batched: bool) -> None:
@@ -108,9 +105,6 @@ def test_violation_outside_the_router_is_counted_too() -> None:
     violation = Violation(Code.NIL_POSITION, "x")
     assert mgr.report_violation("10.0.0.1", violation) == [ReportViolation("10.0.0.1", violation)]
     assert mgr.statistics.violations == 1
-
-
-# ---- messages ahead of the announcement of their sender
 
 
 def test_message_may_come_before_the_announcement_of_its_sender() -> None:
@@ -194,9 +188,6 @@ def test_who_waits_is_answered_when_the_link_breaks_or_the_node_closes() -> None
     mgr.link_up(0.2, new, "anew")
     mgr.frames_arrived(0.2, new.id, [(frame("Mgr", "Worker/0/0", uuid="w"), Caller(), 1.0)])
     assert answered(mgr.close()) == [Code.NETWORK_ACK_LOST]
-
-
-# ---- neighbours that announce nothing again, or repeat broadcasts
 
 
 def test_route_is_learnt_from_what_comes_up() -> None:

@@ -71,9 +71,6 @@ def test_parent_is_told_who_is_gone_only_if_it_understands_that() -> None:
     assert actions[1:] == [Announce(Kind.WITHDRAW, [at("Worker/0/0")])]
 
 
-# ---- waiting for a parent
-
-
 def without_a_parent(*until: float) -> tuple[Advertisements, Link, list[Action], list[int]]:
     """A Proxy that has no parent, with announcements of a child that can wait until then."""
     advertisements, link, actions = below_a_parent()
@@ -126,8 +123,6 @@ def test_node_that_has_gone_meanwhile_is_not_announced() -> None:
     advertisements.everything(Kind.COMPLETE, 1, "all")
     assert actions == [Announce(Kind.COMPLETE, [at("Proxy/0")])]
 
-
-# ---- the queue
 
 ADD, COMPLETE, WITHDRAW = Kind.ADD, Kind.COMPLETE, Kind.WITHDRAW
 A, B, C = everybody("Worker/0/0", "Worker/0/1", "Worker/0/2")

@@ -123,8 +123,6 @@ def test_last_bytes_of_the_pool_are_taken() -> None:
     assert backlog.size == UNIT
 
 
-# ---- broadcasts that await their answers
-
 CHILDREN = 32
 
 

@@ -28,9 +28,6 @@ def decisions() -> Decisions:
     return Decisions(Topology(at("Mgr"), None, Children(10, 10.0, 30.0)), Counters())
 
 
-# ---- one event after the other
-
-
 def test_outcome_is_taken_once_and_carries_the_next_wake_up() -> None:
     made = decisions()
     made.answer(7, "u", Code.OK)
@@ -39,9 +36,6 @@ def test_outcome_is_taken_once_and_carries_the_next_wake_up() -> None:
     assert first.completed == [(7, Ack("u", 0, at("Mgr")))]
     assert second.completed == []
     assert first.wake == second.wake == 4.0, "the deadline is still there"
-
-
-# ---- answers to this node's own requests
 
 
 def test_answer_of_this_node_names_it_and_counts_nobody() -> None:
@@ -71,8 +65,6 @@ def test_answer_to_a_send_is_left_to_its_end() -> None:
     assert told == [(send, ack)]
     assert not made.take()
 
-
-# ---- answers to a neighbour
 
 DELIVERED = Ack("u", 0, at("Mgr"), "", 1)
 
@@ -122,9 +114,6 @@ def test_answer_gives_back_the_quota_of_its_message() -> None:
     link.count_waiting(1, 300)
     made.give(Origin(link.id, link.streams, 9, False, 300), DELIVERED)
     assert (link.waiting_bytes, link.quota.size) == (0, 0)
-
-
-# ---- messages that are not taken
 
 
 def test_refusal_is_answered_to_whoever_waits() -> None:

@@ -28,9 +28,6 @@ from tests.core.routers import (
 INF = float("inf")
 
 
-# ---- broadcast and multicast
-
-
 def test_broadcast_crosses_each_link_once_and_is_answered_when_every_branch_has_been() -> None:
     mgr, ask = router("Mgr"), Caller()
     one = add_child(mgr, "Proxy/0", "Worker/0/0", "Worker/0/1", "Worker/0/2")
@@ -182,9 +179,6 @@ def test_own_async_broadcast_is_answered_when_every_first_hop_has_it() -> None:
     assert answers(mgr.post_answered(0.1, links[1].id, message, Code.OK, at("Worker/0/1"))) == [(Code.OK, "Worker/0/0")]
 
 
-# ---- bounds of a link
-
-
 @pytest.mark.parametrize("bounds", [{"link_messages": 2}, {"link_bytes": 29}])
 def test_beyond_a_links_bound_the_answer_is_5001_at_once(bounds: dict[str, int]) -> None:
     mgr = router("Mgr", **bounds)
@@ -218,9 +212,6 @@ def test_messages_in_flight_are_bounded(child: str, limit: int) -> None:
     mgr.accepted(0.1, link.id, ["17"])
     assert hops(mgr.send(0.1, frame(child), Caller(), 1.0)) == [link.id]
     mgr.check()
-
-
-# ---- timeouts
 
 
 def test_no_answer_in_time_is_6001_with_the_position_that_was_silent() -> None:
@@ -294,9 +285,6 @@ def test_a_parent_never_gives_up_before_its_child() -> None:
         (action,) = node.frame_arrived(0.0, came_from, frame("Worker/9/9", "Worker/0/0"), Caller(), budget)
         assert isinstance(action, Forward) and 0 < action.patience < budget
         budget = action.patience
-
-
-# ---- streams that end (6000 and 6001)
 
 
 @pytest.mark.parametrize("side", ["child", "upstream", "replaced"])

@@ -25,9 +25,6 @@ from tests.core.routers import (
 INF = float("inf")
 
 
-# ---- answers
-
-
 def test_ack_goes_to_whoever_waits_with_its_code_and_source() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
     child = add_child(proxy, "Worker/0/0")
@@ -167,9 +164,6 @@ def test_numbered_link_takes_any_uuid_at_once() -> None:
     assert answers(proxy.upstream_down(0.3, "up", [])) == [(Code.NETWORK_ACK_LOST, "Mgr/0")]
 
 
-# ---- messages that meet
-
-
 def test_resend_while_the_first_is_in_flight_both_are_answered_in_order() -> None:
     mgr, first, second = router("Mgr"), Caller("first"), Caller("second")
     child = add_child(mgr, "Worker/0/0")
@@ -190,9 +184,6 @@ def test_frames_that_arrive_together_are_decided_in_order() -> None:
     assert actions[0] == Deliver(one)
     assert actions[2] == Forward(child.id, two, 0.95)
     assert actions[3] == Lost(three, Code.NO_ROUTE, at("Proxy/0"), "Proxy/0 knows no way to Worker/9/9")
-
-
-# ---- sync=false on the way
 
 
 def test_async_message_is_answered_once_the_first_hop_has_it() -> None:
@@ -257,9 +248,6 @@ def test_sync_message_that_nobody_waits_for_is_passed_on_without_an_answer() -> 
     assert proxy.frame_arrived(0.0, UP, message, None) == [Forward(child.id, message, 0.0)]
     own = frame("Proxy/0", uuid="own")
     assert proxy.frame_arrived(0.0, UP, own, None) == [Deliver(own)]
-
-
-# ---- signs of life
 
 
 def test_silent_neighbour_is_noticed_and_answered_for_until_it_gives_a_sign_of_life() -> None:

@@ -22,9 +22,6 @@ def certificate(*names: str, host: str = "10.0.0.1") -> Credentials:
     return Credentials(host, frozenset(CertificateName.parse(name) for name in names))
 
 
-# ---- credentials
-
-
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -67,9 +64,6 @@ def test_who_shows_no_certificate_where_names_are_asked_for_is_no_tool_of_a_node
     assert not plain.covers("j", tool, service=True)
     assert plain.covers("j", at("Worker/0/0")) and plain.covers("j", at("Agent/1000000000"))
     assert HERE.covers("j", tool), "nobody asks for names"
-
-
-# ---- a position, and who may take it
 
 
 def refused_position(node: Driven, position: str, credentials: Credentials) -> int:
@@ -119,9 +113,6 @@ def test_proxy_of_the_same_host_takes_a_position_over_at_once() -> None:
     child_from(mgr, "Worker/0/0", HERE)
     proxy = child_from(mgr, "Proxy/1", HERE, "Worker/0/0")
     assert mgr.routes.next_hop(at("Worker/0/0")) == proxy.id
-
-
-# ---- announcements
 
 
 @pytest.mark.parametrize("kind", Kind)

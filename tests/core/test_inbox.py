@@ -185,9 +185,6 @@ def test_run_goes_in_whole_or_not_at_all() -> None:
     assert entrance.held == 5
 
 
-# ---- room, and the line before the inbox
-
-
 def test_sync_message_waits_10_ms_for_room_and_is_then_5001() -> None:
     worker, ask = joined("Worker/0/0", inbox=1), Caller()
     worker.frame_arrived(5.0, UP, frame("Worker/0/0", uuid="first"), ask)
@@ -296,9 +293,6 @@ def test_closing_the_inbox_answers_the_line_with_5000() -> None:
     assert worker.inbox_taken(0.0) == []
 
 
-# ---- resends
-
-
 def test_resend_is_acknowledged_and_not_delivered_twice() -> None:
     worker, ask = joined("Worker/0/0", inbox=1), Caller()
     worker.frame_arrived(0.0, UP, frame("Worker/0/0"), ask)
@@ -388,9 +382,6 @@ def test_inbox_that_is_forgotten_has_room_and_takes_resends_as_new_messages() ->
     mgr.drain()
     mgr.reset_inbox()
     assert answers(mgr.frame_arrived(0.3, link.id, waits, Caller())) == [(Code.RECV_BUF_NIL, "Mgr/0")]
-
-
-# ---- confirmation
 
 
 def test_message_is_answered_when_the_application_confirms_it() -> None:

@@ -12,8 +12,6 @@ from taskd_net.core.ready import Announce, Forgot, Kind
 from tests.core.driven import Answer, Deliver
 from tests.core.routers import Caller, add_child, answers, at, everybody, frame, hops, join, joined, router, stand
 
-# ---- draining
-
 
 def test_draining_node_takes_on_nothing_new_whose_answer_is_awaited() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
@@ -101,9 +99,6 @@ def test_draining_node_answers_sends_that_wait_for_the_join_at_once() -> None:
     assert not worker.busy
 
 
-# ---- withdrawing
-
-
 def test_node_that_withdraws_takes_everything_below_it_along() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
     add_child(proxy, "Worker/0/0", "Worker/0/0")
@@ -143,9 +138,6 @@ def test_nodes_own_withdrawal_is_not_repeated() -> None:
     proxy = router("Proxy/0")
     proxy.upstream_up(0.0, "up", at("Mgr"), withdraws=True)
     assert proxy.withdraw_again(everybody("Worker/0/1", "Proxy/0")) == []
-
-
-# ---- being forgotten before its time
 
 
 def test_child_without_a_stream_is_forgotten_with_all_behind_it() -> None:

@@ -9,8 +9,6 @@ from taskd_net.core.ready import Announce, Kind, Lost
 from tests.core.odd import LEAF, add_odd_child, below_an_odd_parent, forwards, receivers, sent
 from tests.core.routers import STRANGER, Caller, add_child, answers, at, everybody, frame, joined, router
 
-# ---- what it takes
-
 
 def test_size_beyond_what_it_takes() -> None:
     mgr, ask = router("Mgr"), Caller()
@@ -20,9 +18,6 @@ def test_size_beyond_what_it_takes() -> None:
     assert answers(mgr.send(0.0, frame("Worker/All/All", size=101), ask, 3.0)) == [(Code.CLIENT_ERR, "Mgr/0")]
     (lost,) = mgr.frame_arrived(0.0, STRANGER, frame("Worker/0/0", "Worker/1/1", size=101, sync=False), None)
     assert isinstance(lost, Lost) and lost.code == Code.CLIENT_ERR
-
-
-# ---- counts
 
 
 def test_answer_of_a_leaf_or_to_a_copy_for_one_node_counts_one_receiver() -> None:
@@ -43,9 +38,6 @@ def test_branch_that_tells_no_count_has_an_unknown_number_of_receivers() -> None
     link = add_child(mgr, "Proxy/0", "Worker/0/0", "Worker/0/1")
     assert len(forwards(mgr.send(0.0, frame("Worker/All/All"), Caller(), 3.0))) == 1
     assert receivers(mgr.accepted(0.1, link.id, ["u"])) == [None]
-
-
-# ---- one at a time
 
 
 def test_turn_begins_when_the_message_before_was_answered() -> None:
@@ -78,9 +70,6 @@ def test_sender_who_waits_less_is_answered_sooner() -> None:
     assert answers(mgr.tick(1.0)) == [(Code.NETWORK_ACK_LOST, "Proxy/0")]
 
 
-# ---- announcing
-
-
 def test_everything_below_is_announced_in_as_few_requests_as_it_takes() -> None:
     proxy = below_an_odd_parent("Proxy/0")
     add_child(proxy, "Proxy/1", "Worker/1/1", "Worker/1/2", "Worker/1/3")
@@ -92,9 +81,6 @@ def test_everything_below_is_announced_in_as_few_requests_as_it_takes() -> None:
         requests += [len(action.positions) for action in actions if isinstance(action, Announce)]
         actions = proxy.announce_answered("up", 0, at("Mgr"))
     assert requests == [3, 2]
-
-
-# ---- joining
 
 
 def test_pause_of_a_position_that_is_fought_for() -> None:

@@ -30,9 +30,6 @@ from tests.core.routers import (
 INF = float("inf")
 
 
-# ---- where a unicast goes (docs/contract.md, section 4)
-
-
 def test_rule_1_a_message_for_this_node_goes_into_the_inbox() -> None:
     proxy, ask = joined("Proxy/0"), Caller()
     child = add_child(proxy, "Worker/0/0")
@@ -115,9 +112,6 @@ def test_message_from_below_while_the_upstream_is_away_is_6002() -> None:
         assert answers(proxy.frame_arrived(1.0, child.id, message, Caller())) == expected
 
 
-# ---- sending before the node has joined
-
-
 def test_send_before_joining_waits_for_the_join() -> None:
     worker, ask = router("Worker/0/0"), Caller()
     messages = [frame("Mgr", "Worker/0/0", uuid=str(i), sync=i != 1) for i in range(3)]
@@ -157,9 +151,6 @@ def test_send_to_somebody_below_does_not_wait_for_the_join() -> None:
     child = add_child(proxy, "Worker/0/0")
     assert hops(proxy.send(0.0, frame("Worker/0/0", "Proxy/0"), Caller(), 1.0)) == [child.id]
     assert proxy.send(0.0, frame("Worker/All/All", "Proxy/0", uuid="all"), Caller(), 1.0) == []
-
-
-# ---- registering
 
 
 def test_registering_beyond_the_maximum_is_5003() -> None:
@@ -212,9 +203,6 @@ def test_routes_outlive_a_re_registration_and_a_short_loss_of_the_stream() -> No
     mgr.link_up(131.0, child, "newer")
     assert mgr.tick(1e9) == []
     assert hops(mgr.send(1e9, frame("Worker/0/0"), Caller(), 1.0)) == [child.id]
-
-
-# ---- announcing
 
 
 @pytest.mark.parametrize(
@@ -393,9 +381,6 @@ def test_forgotten_child_is_not_withdrawn_while_the_upstream_is_away() -> None:
     assert [type(action) for action in proxy.tick(30.0)] == [Forgot]
     join(proxy, now=31.0)
     assert proxy.announce_all(Caller(), "a") == [Announce(Kind.COMPLETE, everybody("Proxy/0"))]
-
-
-# ---- closing, counters
 
 
 def test_closing_answers_everything_that_waits() -> None:

@@ -164,9 +164,6 @@ def test_sessions_are_named_in_a_record() -> None:
     assert replay(lines) == []
 
 
-# ---- answers that are not taken
-
-
 def hoard(router: Router, link: int, count: int) -> Ready:
     """A neighbour sends messages, and takes no answer."""
     frames = [Frame(f"u{number}", True, at("Mgr"), Destination.of(at("Worker/9/9")), b"x") for number in range(count)]
@@ -237,9 +234,6 @@ def test_stream_after_one_that_has_broken_the_bounds_is_held() -> None:
 def test_stream_of_a_forgotten_child_breaks_no_bounds() -> None:
     router = proxy()
     assert not router.bounds_broken(0.0, 7, "gone", Violation(Code.NET_ERR, "x"))
-
-
-# ---- requests whose callers have gone
 
 
 def test_announcement_that_nobody_awaits_waits_for_no_parent() -> None:

@@ -21,9 +21,6 @@ from tests.core.routers import (
 INF = float("inf")
 
 
-# ---- a stream that goes on as another one
-
-
 def test_a_stream_that_goes_on_as_another_keeps_what_is_in_flight_and_queued() -> None:
     mgr = router("Mgr")
     child = add_child(mgr, "Worker/0/0")
@@ -48,9 +45,6 @@ def test_stream_of_another_kind_goes_on_and_answers_probes_as_that_kind() -> Non
         child.probes = before
         mgr.renewed(child.id, "newer", 4)
         assert child.probes == after
-
-
-# ---- neighbours that give no sign of life
 
 
 def test_messages_to_a_silent_neighbour_are_answered_6001_at_once_and_its_stream_stands() -> None:

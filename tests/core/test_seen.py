@@ -26,9 +26,6 @@ def sender(life: int = 1) -> Uuids:
     return Uuids(f"{life:016x}", os.urandom)
 
 
-# ---- uuids of other makes
-
-
 @given(st.integers(1, 6), st.lists(MESSAGES))
 def test_last_messages_of_a_sender_are_known_and_no_others(window: int, messages: list[tuple[str, Position]]) -> None:
     seen = SeenMessages(window)
@@ -74,9 +71,6 @@ def test_message_is_known_by_uuid_and_sender() -> None:
         assert not seen.knows(uuid, OTHER)
         assert not seen.knows("2", ONE)
         assert not seen.knows(uuids.next(at("Mgr")), ONE)
-
-
-# ---- uuids of ours
 
 
 @given(st.lists(st.integers(0, 5000), max_size=60), st.sampled_from([0, 1 << 40]))
@@ -145,9 +139,6 @@ def test_memory_of_a_steady_stream_does_not_grow() -> None:
         seen.add(number * 1.0, UP, uuids.next(at(f"Worker/0/{number}")), ONE)
         most = max(most, seen.bytes)
     assert most <= 30 * PAGE_BYTES
-
-
-# ---- the bound
 
 
 def test_link_with_the_most_gives_up_its_own() -> None:

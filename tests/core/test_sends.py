@@ -54,9 +54,6 @@ def joins(worker: Driven) -> bool:
     return bool(worker.joined)
 
 
-# ---- what joined means
-
-
 def test_node_has_joined_when_its_announcement_is_accepted_and_its_parent_has() -> None:
     worker = worker_under(told=False)
     assert Joined(True) not in accepted(worker)
@@ -93,9 +90,6 @@ def test_root_has_always_joined() -> None:
     mgr = router("Mgr")
     assert mgr.joined
     assert answers(mgr.send(0.0, frame("Worker/0/0"), Caller(), 1.0)) == [(Code.NO_ROUTE, "Mgr/0")]
-
-
-# ---- waiting, in order
 
 
 def test_first_of_a_lane_is_tried_and_the_others_follow_when_the_node_joins() -> None:
@@ -251,9 +245,6 @@ def test_nobody_waits_for_a_node_that_closes() -> None:
     assert answers(refused(worker, "c")) == [(NOT_JOINED, "Proxy/0")]
 
 
-# ---- answers of 6002
-
-
 def test_6002_of_a_parent_that_has_joined_is_the_answer() -> None:
     worker = joined("Worker/0/0", "Proxy/0")
     assert send(worker, "a") == ["a"]
@@ -344,9 +335,6 @@ def test_what_comes_back_and_finds_no_room_is_answered() -> None:
     worker.written(UP, "up", 1, 10)
     assert send(worker, "d") == []
     assert answers(refused(worker, "b")) == [(NOT_JOINED, "Proxy/0")]
-
-
-# ---- cancelling
 
 
 def test_send_that_waits_again_stays_open() -> None:

@@ -37,9 +37,6 @@ def test_only_one_node_at_a_time_is_given_a_place(position: str, code: int) -> N
     assert not node.children.by_id
 
 
-# ---- unicast: the four rules of section 4
-
-
 @pytest.mark.parametrize(
     ("node", "to", "came_from", "hop"),
     [
@@ -77,9 +74,6 @@ def test_next_hop(node: str, to: str, came_from: LinkId, hop: LinkId | str | Non
     else:
         link = here.next_hop(dst(to), came_from)
         assert ("here" if link is None else link.id) == hop
-
-
-# ---- broadcast and multicast
 
 
 def plan_of(node: str, sender: str, to: str, came_from: LinkId) -> tuple[list[LinkId], bool, str | None] | int:
@@ -147,9 +141,6 @@ def test_plan_of_a_node_on_the_way(
 ) -> None:
     """Up only from below or from here, and not at all where every rank that can be meant is known to be below."""
     assert plan_of("Proxy/0", sender, to, came_from) == expected
-
-
-# ---- registering and announcing
 
 
 def test_links_are_the_children_and_the_parent() -> None:

@@ -132,8 +132,6 @@ def test_spellings_go_with_the_claims() -> None:
     assert proxy.spellings == {}
 
 
-# ---- by slices, and in one go
-
 NODES = [*workers(4), *everybody("Worker/1/9", "Proxy/1", "Proxy/5", "Agent/1/start", "Proxy/9")]
 """`Proxy/9` is the node itself, which cannot lie below it."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import pytest
 
 from taskd_net import Position
-from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted
+from taskd_net.demo.fleet import DemoFailed, Fleet, Interrupted, on_interrupt
 from taskd_net.demo.process import DemoNode
 
 pytestmark = pytest.mark.timeout(180)
@@ -62,3 +63,22 @@ async def test_the_first_reason_to_abort_counts() -> None:
     with pytest.raises(Interrupted) as error:
         await demo()
     assert error.value.exit_code == 143
+
+
+async def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """With nohup, a demo outlives its terminal."""
+    got = asyncio.Queue[signal.Signals]()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    loop = asyncio.get_running_loop()
+    try:
+        on_interrupt(got.put_nowait)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        async with asyncio.timeout(20):
+            assert await got.get() is signal.SIGTERM
+        assert got.empty()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        signal.signal(signal.SIGHUP, before)

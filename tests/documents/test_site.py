@@ -99,9 +99,6 @@ def test_other_citations_are_explained() -> None:
     assert bare == []
 
 
-# ---- the hook
-
-
 def test_links_out_of_docs_lead_to_pages_of_the_site() -> None:
     brought = repository.brought()
     assert brought["index.md"] == ROOT / "README.md"
@@ -124,9 +121,6 @@ def test_file_and_folder_have_pages() -> None:
     assert "\n````python\n" in repository.shown(ROOT / "examples" / "train.py")
     assert "- [train.py](examples/train.py)\n" in repository.shown(ROOT / "examples")
     assert repository.place(ROOT / "examples") == "repository/examples.md"
-
-
-# ---- the check of the built pages
 
 
 def test_broken_links_of_built_pages_are_found(tmp_path: Path) -> None:

@@ -224,9 +224,6 @@ def test_a_plain_count_agrees(times: list[int], most: int, window: int) -> None:
         assert once(scene, at) == [expected]
 
 
-# ---- the current edition: a raised type outlives its fault
-
-
 def standing(**more: object) -> Scene:
     """A device that is raised since 3.0, whose fault stands."""
     scene = Scene(rules(Edition.CURRENT, **{"ReleaseTimeWindow": 100, **more}))

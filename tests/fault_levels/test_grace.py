@@ -150,9 +150,6 @@ def test_a_further_fault_runs_the_training_again_also_below_one_that_stands() ->
     assert scene.send(L1, at=200.0)[0].steps == ()
 
 
-# ---- a chip that takes no new job
-
-
 def test_a_pre_separated_device_lets_its_job_go_on_until_it_fails() -> None:
     scene = current()
     assert actions(scene.send("AAAA0002", at=1.0)) == [Action.NO_NEW_JOB] and scene.out() == {"npu-0": "no_new_job"}
@@ -177,9 +174,6 @@ def test_a_more_serious_fault_isolates_a_pre_separated_device() -> None:
     scene.send(L6, "recovered", at=3.0)
     (isolated,) = scene.policy.isolated()
     assert isolated.code == "AAAA0002" and isolated.reason == "PreSeparateNPU stands"
-
-
-# ---- sub-health, and healing
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,6 @@ def lines(custom: object, edition: Edition = DOCUMENTED) -> list[str]:
     return [str(problem) for problem in read(CODES, custom, edition)[1] if not problem.hint]
 
 
-# ---- faultCode.json
-
-
 @pytest.mark.parametrize("key", ["NotHandleFaultCodes", "PreSeparateNPUCodes", "SeparateNPUCodes"])
 def test_a_code_of_the_network_has_three_types_in_the_general_lists(key: str) -> None:
     rules, problems = read({key: [LINK_DOWN]}, edition=CURRENT)
@@ -161,9 +158,6 @@ def test_a_byte_order_mark_is_no_problem() -> None:
     assert read_rules({CODES_FILE: b"\xef\xbb\xbf" + files()[CODES_FILE]})[1] == ()
 
 
-# ---- the customization as a whole
-
-
 def test_without_the_file_there_are_no_rules_of_frequency_and_the_defaults_of_all_others() -> None:
     rules, problems = read()
     assert problems == () and rules.frequency == {}
@@ -200,8 +194,6 @@ def test_problems_are_bounded() -> None:
     assert len(problems) == reading.PROBLEMS + 1
     assert problems[-1].value == "a source of 51 further problems"
 
-
-# ---- numbers
 
 GRACE: Final = [
     (DOCUMENTED, "WaitFlushingCMTime", 90, 300, 90),
@@ -326,9 +318,6 @@ def test_an_entry_that_is_no_object_is_ignored_alone(section: str, value: object
     assert line == f"{CUSTOM}: {section}[0] is {value!r}; expected an object; ignored"
 
 
-# ---- duration
-
-
 def duration(**more: object) -> dict[str, object]:
     """A customization with one rule of duration."""
     return {"FaultDuration": [{"EventId": LINK_DOWN, "FaultHandling": "PreSeparateNPU", **more}]}
@@ -403,9 +392,6 @@ def test_the_first_duration_of_a_code_counts() -> None:
     custom = {"FaultDuration": [{"EventId": LINK_DOWN, "FaultTimeout": seconds} for seconds in (5, 6)]}
     rules, (problem,) = read(CODES, custom)
     assert rules.duration[LINK_DOWN].timeout == 5 and problem.entry == "FaultDuration[1].EventId"
-
-
-# ---- whole files
 
 
 @pytest.mark.parametrize("edition", Edition)
@@ -507,9 +493,6 @@ def test_no_content_raises_anything_else_or_gives_rules_out_of_range(
 
 def _within(value: float, limits: editions.Range) -> bool:
     return limits.least <= value <= limits.most
-
-
-# ---- PollInterval
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,6 @@ def restored(policy: FaultPolicy, mode: Mode) -> FaultPolicy:
     return found
 
 
-# ---- bounds
-
-
 def test_a_device_keeps_its_most_serious_faults() -> None:
     scene = Scene()
     for number in range(editions.CODES_PER_DEVICE):
@@ -150,9 +147,6 @@ def test_ten_thousand_devices_with_counters_of_sixty_rules_are_small() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < 40 * 1024 * 1024
-
-
-# ---- saved and loaded
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -278,8 +272,6 @@ def test_a_saved_state_of_another_form_is_refused(value: object) -> None:
     with pytest.raises(ConfigError, match="saved state of device 'npu-0'"):
         policy.load({"npu-0": value})
 
-
-# ---- any events
 
 DEVICES: Final = ("a", "b")
 EVENTS: Final = st.lists(

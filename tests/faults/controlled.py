@@ -77,8 +77,6 @@ class ControlledProcess:
         """True until it has ended."""
         return self._process.poll() is None
 
-    # ---- orders
-
     def begin(self, do: str, **arguments: object) -> int:
         """Give an order. Returns its number, for `answer`."""
         self._number += 1
@@ -110,8 +108,6 @@ class ControlledProcess:
         """Wait until the process reports this event."""
         return self._await("event", name, timeout)
 
-    # ---- signals and the end
-
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal."""
         if number == signal.SIGSTOP:
@@ -140,8 +136,6 @@ class ControlledProcess:
             self._process.kill()
             self._process.wait()
         self._close()
-
-    # ---- inside
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):

@@ -90,8 +90,6 @@ class Member:
             raise OrderFailed(f"{self.name} is not running")
         return self._process
 
-    # ---- faults
-
     def launch(self) -> None:
         """Start its process, without waiting for it."""
         assert self._process is None, f"{self.name} runs already"
@@ -143,8 +141,6 @@ class Member:
             self.cont()
             process, self._process = self._process, None
             process.end()
-
-    # ---- orders
 
     def ask(self, do: str, *, within: float = ANSWER_S, **arguments: object) -> Any:
         """Give it an order, and return the result (`member.Member`)."""
@@ -274,8 +270,6 @@ class Lab:
         logs = [member.log() for member in self.members]
         return Counter(kind for log in logs for kind in re.findall(r"event=joined .*link=(\w+)", log))
 
-    # ---- members
-
     @property
     def members(self) -> list[Member]:
         """All members: the Mgr, the Proxies, the Workers, then the additions of a test."""
@@ -306,8 +300,6 @@ class Lab:
         member = Member(self, name, position, kind, {**self._settings, **settings})
         self.others.append(member)
         return member
-
-    # ---- traffic
 
     def begin_traffic(
         self, interval: float = 0.1, *, posts: bool = False, retries: bool = False, **traffic: Any
@@ -371,8 +363,6 @@ class Lab:
         assert not missing, f"not reached by {by.name} within {patience} s: {missing}"
         return {member.name: found[member.position] for member in members}
 
-    # ---- the network
-
     def _way(self, name: str, parent: Member) -> str:
         listen: str = parent.settings["listen"]
         if name not in self._relayed:
@@ -400,8 +390,6 @@ class Lab:
         """Reset the connections between a member and its parent."""
         assert self._relays is not None
         self._relays.ask("reset", name=member.name)
-
-    # ---- the outcome
 
     def recover(self) -> None:
         """Undo every fault, and wait until all members are reachable."""

@@ -175,8 +175,6 @@ class Ledger:
     def _letter(self, uuid: str) -> Letter:
         return self.letters.setdefault(uuid, Letter(uuid))
 
-    # ---- questions
-
     def audit(self) -> Audit:
         """Check all promises."""
         audit = Audit()

@@ -77,8 +77,6 @@ class Member:
             if self.pause:
                 await asyncio.sleep(self.pause)
 
-    # ---- orders
-
     async def joined(self, timeout: float) -> float:
         """Wait until the node has joined. Returns the time."""
         await self.node.joined(timeout)

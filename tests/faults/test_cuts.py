@@ -83,9 +83,6 @@ def test_relay(lab: Lab, form: Form, figures: Figures, row: str, ways: list[str]
     cut_for(lab, form, figures, row, lambda: lab.shape(away, cut=ways), lambda: lab.heal(away), ways)
 
 
-# ---- between namespaces
-
-
 @pytest.fixture(scope="module")
 def machines(form: Form) -> Iterator[Machines]:
     """Two machines with a link between them."""

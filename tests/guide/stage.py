@@ -56,8 +56,6 @@ class Stage:
     ) -> None:
         await self._running.__aexit__(kind, error, traceback)
 
-    # ---- nodes
-
     async def mgr(self, *arguments: object) -> str:
         """Start a Mgr. Returns its address."""
         return (await self.start(Daemon("mgr", *arguments, logs=self.folder), "127.0.0.1:9601")).address
@@ -103,8 +101,6 @@ class Stage:
     def called(self, address: str, name: str) -> None:
         """Name an address in the output."""
         self._names[address] = name
-
-    # ---- output
 
     async def show(self, name: str, *arguments: object, until: str = "") -> tuple[int, str]:
         """Run a command, and keep its output.

@@ -116,8 +116,6 @@ class Newcomer:
         if self._other is not None:
             os.chown(path, self._other.pw_uid, self._other.pw_gid)
 
-    # ---- lines
-
     @contextlib.contextmanager
     def chapter(self, name: str) -> Iterator[None]:
         """Keep the output of the lines of a chapter."""
@@ -209,8 +207,6 @@ class Newcomer:
         for line in lines:
             bare = re.sub(r'(?<="uuid": )"[^"]+"', '"…"', line.rstrip())
             self.shown[self._chapter].append(bare.replace(str(self._root), ""))
-
-    # ---- processes
 
     def _run(self, line: str) -> tuple[int, str]:
         done = subprocess.run(

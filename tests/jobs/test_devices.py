@@ -31,9 +31,6 @@ def actions(scene: levels.Devices) -> dict[str, Action]:
     return {device: task.action for device, task in scene.job.state.devices.tasks.items()}
 
 
-# ---- what there is
-
-
 def test_rules_are_known_from_their_files_on() -> None:
     devices = Devices(FaultConfig(), DeviceState())
     assert not devices.known
@@ -77,9 +74,6 @@ def test_a_step_of_a_device_without_a_task_changes_nothing(step: StepBegun | Ste
     assert not devices.state.tasks and not devices.notes and not devices.stepped
 
 
-# ---- places
-
-
 @pytest.mark.parametrize("text", ["nonsense", '{"npu": 1}', "3"])
 def test_names_of_devices_that_are_no_list_count_for_nothing(text: str) -> None:
     scene = levels.Devices()
@@ -97,9 +91,6 @@ def test_a_device_beyond_the_ranks_of_its_node_is_placed_by_the_mapping_file() -
     assert devices.place("1/npu-2", records, 2) == (None, None, ())
     scene.take(DeviceRanks({"1/npu-2": 2}))
     assert devices.place("1/npu-2", records, 2) == (1, 2, (2,))
-
-
-# ---- answers beside others
 
 
 def test_a_device_that_waits_is_left_alone_while_another_is_isolated() -> None:
@@ -168,9 +159,6 @@ def test_a_request_is_given_up_and_a_stop_is_not(faults: FaultConfig, code: str,
     scene.device(code)
     sent = [command for outcome in [scene.tick(), *(scene.tick(3.0) for _ in range(7))] for command in outcome.commands]
     assert [command.to for command in sent] == [away] * tries and len({command.uuid for command in sent}) == 1
-
-
-# ---- a Manager that goes on
 
 
 def test_a_device_that_waits_goes_on_waiting_under_the_next_manager() -> None:

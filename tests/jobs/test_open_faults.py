@@ -53,8 +53,6 @@ def after(of: Scene, seconds: float) -> list[list[int]]:
     return [sorted(each.ranks) for each in of.tick(seconds).reports]
 
 
-# ---- a round that is interrupted begins again
-
 INTERRUPTED = {
     "stopped": [STOP],
     "pods-end": [STOP, Signal("u", "globalFault", ("on_global_rank", "fault_nodes_exit"), {2: 1, 3: 1}, "", 0, (1,))],
@@ -122,8 +120,6 @@ def test_a_pause_opens_no_round() -> None:
     assert faults.take(Signal("u", "stopTrain", ("pause_train",), {1: 1})) == {}
     assert faults.begin() == {}
 
-
-# ---- a pause, or a stop without ranks, that ClusterD forgets: there is no rank to report
 
 PAUSE = Signal("p", "stopTrain", ("pause_train",), timeout=900)
 BARE_STOP = Signal("b", "stopTrain", ("stop_train",))
@@ -261,9 +257,6 @@ def test_a_test_under_way_ends_before_the_training_goes_on() -> None:
     assert calls(job) == ["change_strategy continue"]
 
 
-# ---- a report that falls into ClusterD's reset
-
-
 def test_ranks_that_the_stop_does_not_name_are_reported_again_once() -> None:
     job = scene()
     bare = Signal("u", "stopTrain", ("stop_train",))
@@ -280,9 +273,6 @@ def test_a_report_without_a_stop_is_made_again_over_the_next_stream() -> None:
     job.take(MachineReset())
     job.take(Subscribed())
     assert [each.ranks for outcome in job.settle() for each in outcome.reports] == [{3: 2}]
-
-
-# ---- a fault that no training framework reports
 
 
 def test_ranks_of_an_agents_fault_are_reported_in_3_seconds() -> None:
@@ -366,9 +356,6 @@ def test_local_ranks_of_an_original_and_ranks_that_it_does_not_name() -> None:
     job = scene()
     job.report("Agent/1", "STATUS", 202, "nonsense")
     assert after(job, 60.0) == [[2, 3]]
-
-
-# ---- in place: the first failure alone
 
 
 def training() -> Scene:

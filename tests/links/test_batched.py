@@ -26,9 +26,6 @@ pytestmark = pytest.mark.timeout(180)
 ALL = "Worker/All/All"
 
 
-# ---- what leaves
-
-
 async def test_single_message_leaves_at_once(cable: Cable) -> None:
     cable.node.send(frame(uuid="a"))
     assert await cable.take() == (["a"], [3001], [], [])
@@ -176,9 +173,6 @@ async def test_later_answer_that_is_none_ends_the_stream(cable: Cable) -> None:
     assert cable.node.accused == [("Worker/0/0", Code.NET_ERR)]
 
 
-# ---- how far one end is ahead of the other
-
-
 async def ahead(cable: Cable) -> None:
     """Write as many batches as may be written before the other end has taken one in."""
     for number in range(batched.BATCHES_AHEAD):
@@ -278,9 +272,6 @@ async def test_what_waits_for_the_other_end_is_told_as_unwritten(cable: Cable) -
     cable.pipe.cut()
     await soon(asyncio.shield(cable.running))
     assert [one.uuid for one, _ in cable.link.unwritten()] == ["waits"]
-
-
-# ---- the end
 
 
 async def test_every_message_that_was_not_written_is_told_once(cable: Cable) -> None:

@@ -21,9 +21,6 @@ from tests.peers.mesh import soon
 pytestmark = pytest.mark.timeout(180)
 
 
-# ---- answers
-
-
 async def test_good_answers_go_as_uuids_and_others_as_acks(cable: Cable) -> None:
     cable.comes_in(
         (frame(uuid="good", src="Worker/0/0", to="Mgr").data, 1000),
@@ -182,9 +179,6 @@ async def test_link_that_was_replaced_takes_in_nothing_more(cable: Cable) -> Non
     cable.pipe.comes_in(b"\xff")  # read after it, and ends the link
     await soon(asyncio.shield(cable.running))
     assert (waiting, cable.node.delivered) == ([], [])
-
-
-# ---- answers by number
 
 
 @pytest.fixture

@@ -16,9 +16,6 @@ from tests.peers.mesh import soon
 pytestmark = pytest.mark.timeout(180)
 
 
-# ---- a link that moves to another stream
-
-
 async def moved(cable: Cable) -> tuple[BatchedLink, FakePipe, asyncio.Task[None]]:
     """Let the link of the cable come to rest, and go on over another stream."""
     await soon(cable.link.pause())

@@ -141,9 +141,6 @@ async def cable() -> AsyncIterator[Cable]:
     await cable.close()
 
 
-# ---- what leaves
-
-
 async def test_messages_of_one_turn_leave_together_and_are_written_when_the_kernel_has_them(cable: Cable) -> None:
     for message in bodies(3):
         cable.node.send(message)
@@ -363,9 +360,6 @@ async def test_batch_goes_on_when_the_kernel_has_room_again(cable: Cable) -> Non
         got += (await cable.next_batch())[0]
     assert got == [str(number) for number in range(6)]
     await until(lambda: not cable.child.queued_messages)
-
-
-# ---- what comes in
 
 
 async def test_one_byte_at_a_time(cable: Cable) -> None:
@@ -594,9 +588,6 @@ async def test_forked_child_does_not_keep_the_connection_open(cable: Cable) -> N
     assert await soon(cable.loop.sock_recv(cable.far, 1)) == b""
     ours.close()
     assert await asyncio.to_thread(os.waitpid, child, 0) == (child, 0)
-
-
-# ---- signs of life
 
 
 async def test_ping_is_answered(cable: Cable) -> None:

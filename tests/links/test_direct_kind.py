@@ -87,9 +87,6 @@ async def answer_to(port: int, data: bytes, *, pause: float = 0.0) -> bytes:
         writer.transport.abort()
 
 
-# ---- the way there
-
-
 async def test_nodes_join_over_it_with_a_token_of_their_own(mesh: Mesh, offers: list[Metadata]) -> None:
     mgr = await mesh.mgr()
     for rank in range(3):
@@ -132,9 +129,6 @@ async def test_host_by_name(mesh: Mesh) -> None:
     mgr = await mesh.mgr(listen="localhost:0", direct_listen="localhost:0")
     await mesh.worker(0, 0, mgr)
     assert mesh.count("joined", link="direct") == 1
-
-
-# ---- a port that does not answer
 
 
 @pytest.fixture
@@ -249,9 +243,6 @@ async def test_port_that_stays_shut_is_logged_once(
     assert not any(found)
     assert mesh.count("link_unreachable") == 1
     assert (await soon(worker.send("x", to="Mgr"))).ok
-
-
-# ---- who greets
 
 
 @pytest.mark.parametrize(
@@ -380,9 +371,6 @@ async def test_no_token_is_in_a_log(mesh: Mesh, offers: list[Metadata], caplog: 
     await answer_to(await port_of(mgr), write_greeting(Greeting(token, False)))
     assert token.hex() not in caplog.text
     assert repr(token) not in caplog.text
-
-
-# ---- TLS
 
 
 async def test_tls_of_both_ends(mesh: Mesh, tmp_path: Path) -> None:

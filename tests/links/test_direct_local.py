@@ -92,9 +92,6 @@ async def test_over_tls_it_shows_the_same_certificates(mesh: Mesh, tmp_path: Pat
     assert (await soon(mgr.send("x" * 3_000_000, to=worker.position))).ok
 
 
-# ---- others
-
-
 @pytest.fixture
 def of_another_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let the process at the other end have another user from now on."""

@@ -50,9 +50,6 @@ def announcement(*path: Position, child: Position = WORKER, uuid: str = "a") -> 
     return write_announcement(uuid, child, path or [child])
 
 
-# ---- over the wire
-
-
 async def test_nodes_join_report_and_leave_without_a_call(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     def called(*_: object) -> None:
         raise AssertionError("a call of gRPC")
@@ -202,9 +199,6 @@ async def test_parent_that_asks_its_child_costs_the_link() -> None:
         asking.arrived(FrameKind.REPLY, b"\xff")
 
 
-# ---- a link that goes on elsewhere, or ends
-
-
 async def test_request_under_way_is_answered_after_a_renewal(
     mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,9 +297,6 @@ async def test_reply_that_comes_too_late_is_dropped() -> None:
     await asyncio.sleep(0)
     asking.arrived(FrameKind.REPLY, write_reply(LinkReply(pipe.number, b"here")))
     assert await soon(report) == b"here"
-
-
-# ---- bytes cut anywhere
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)

@@ -94,9 +94,6 @@ def way(stream: FakeStream, peer: peers.Peer = OURS, *, ack_timeout: float = 3.0
     return Way(FakeNode(str(WORKER)), Position.mgr(), peer, channel, ack_timeout, upstream, continues=continues)
 
 
-# ---- the child opens one
-
-
 @pytest.mark.parametrize("continues", [False, True])
 async def test_stream_stands_when_a_parent_of_ours_accepts_it(continues: bool) -> None:
     stream = FakeStream(peers.joined_metadata(True))
@@ -156,9 +153,6 @@ async def test_end_of_a_stream_says_whether_the_position_is_taken(
 ) -> None:
     pipe = ClientPipe(cast(Any, FakeStream(ends=status, text=text)))
     assert await pipe.lost() == Lost(f"the stream ended: {status.name}: {text}", taken)
-
-
-# ---- the parent accepts one
 
 
 class FakeContext:
@@ -257,9 +251,6 @@ async def test_each_reason_to_end_a_stream_has_its_status(end: End, status: grpc
     context = FakeContext(peers.stream_metadata(WORKER))
     await incoming(context, tells=True).end(end)
     assert context.aborted == [(status, end.value)]
-
-
-# ---- both ends of one
 
 
 @pytest.mark.parametrize("ends", ["child", "parent"])

@@ -64,9 +64,6 @@ async def test_wire_that_is_frozen_for_a_moment_loses_nothing(mesh: Mesh) -> Non
         assert mesh.count("upstream_lost") == 0
 
 
-# ---- turns of reads
-
-
 UP = frame(src="Worker/0/0", to="Mgr").data
 
 

@@ -82,9 +82,6 @@ async def up() -> AsyncIterator[Up]:
     up.link.unwritten()
 
 
-# ---- the parent's end
-
-
 async def test_messages_go_down_one_by_one_in_order(down: Down) -> None:
     down.pipe.gate.clear()
     for uuid in "abc":
@@ -160,9 +157,6 @@ async def test_what_the_child_never_got_is_told_once(sync: bool, down: Down) -> 
     assert [one.uuid for one, _ in down.link.unwritten()] == ["queued"]
     assert [ack.code for ack in asked] == ([] if sync else [Code.NETWORK_ACK_LOST])
     assert down.link.unwritten() == []
-
-
-# ---- the child's end
 
 
 async def test_message_from_above_is_answered_if_it_is_a_sync_one(up: Up) -> None:

@@ -214,6 +214,3 @@ async def test_fault_with_one_message_costs_the_others_nothing(
     await serving.forwards("ac")
     serving.answer("c")
     assert read_ack(await soon(serving.calls["c"]), WORKER).ok
-
-
-# ---- calls that still come while the node drains

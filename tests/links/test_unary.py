@@ -109,9 +109,6 @@ async def test_bytes_under_way_are_bounded(mesh: Mesh) -> None:
         assert {ack.code for ack in acks} == {Code.OK, Code.RECV_BUF_BUSY}
 
 
-# ---- one writer, and calls that the test holds
-
-
 class Held:
     """A writer whose calls are answered when the test says so.
 

@@ -384,9 +384,6 @@ async def test_manager_that_goes_on_without_clusterd_holds_no_start_back(cluster
         assert (await one.command()).code == 210
 
 
-# ---- faults that ClusterD has to hear of again
-
-
 def reported(clusterd: ClusterD, number: int) -> list[list[str]]:
     """The ranks of the first reports of faults."""
     return [[each.rankId for each in report.faultRanks] for report in clusterd.wait_for(rpcs.PROCESS_FAULT, number)]

@@ -11,7 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Node, NodeConfig
 from taskd_net.job.decide.traffic import Command
-from taskd_net.job.manager.dispatch import Dispatch
+from taskd_net.job.manager.dispatch import _UNDELIVERED, Dispatch
 from tests.fork_server import ROOT, forked
 from tests.manager.cluster import SOON, agent, leaves, worker
 from tests.polling import until
@@ -162,3 +162,19 @@ async def test_a_broadcast_that_is_not_counted_has_reached_the_known_receivers()
             assert ack.ok and ack.receivers is None, "the four calls have no place for it"
             sender.send("b", "Worker/All/All")
             assert await sender.answer() == ("b", 0, 2)
+
+
+SURELY_NOT_IN_AN_INBOX: Final = {
+    *(Code.RECV_BUF_NIL, Code.RECV_BUF_BUSY, Code.NO_ROUTE, Code.NETWORK_SEND_LOST, Code.NET_STREAM_NOT_INITED),
+}
+PERHAPS_IN_AN_INBOX: Final = {
+    *(Code.NIL_MESSAGE, Code.NIL_HEADER, Code.NIL_POSITION, Code.DST_ROLE_ILLEGAL, Code.DST_SRV_RANK_ILLEGAL),
+    *(Code.DST_PROCESS_RANK_ILLEGAL, Code.DST_TYPE_ILLEGAL, Code.CLIENT_ERR, Code.EXCEED_MAX_REGISTRY_NUM),
+    *(Code.SERVER_ERR, Code.NETWORK_ACK_LOST, Code.NET_ERR),
+}
+
+
+def test_each_code_says_whether_the_message_may_be_in_an_inbox() -> None:
+    """A new code has to be put on one side. Those of the other makes count as unclear."""
+    assert set(Code) == {Code.OK} | SURELY_NOT_IN_AN_INBOX | PERHAPS_IN_AN_INBOX
+    assert _UNDELIVERED == SURELY_NOT_IN_AN_INBOX

@@ -166,8 +166,6 @@ async def test_manager_that_is_killed_anywhere_repeats_nothing(tmp_path: Path) -
     assert last > POINTS
 
 
-# ---- a fault of a device, with a reset
-
 LEVEL_5 = "8C000005"
 DEVICE = "1/npu-1"
 DEVICES = JobConfig(nodes=2, processes_per_node=2, faults=FaultConfig(mode=Mode.GRACE, resets=True, answers=True))

@@ -287,8 +287,6 @@ async def test_each_fault_is_recovered_by_its_own_reports() -> None:
     assert seen.states[-3:] == ["wait report process recover status", "check recover result", "init"]
 
 
-# ---- a pause that ClusterD forgets
-
 SWITCH: Final = """
 jobs:
   - {id: demo, nodes: 2, processes: 2, strategies: [recover, dump, exit]}

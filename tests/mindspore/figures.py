@@ -75,9 +75,6 @@ def wait_for_end(pid: int) -> None:
     os.close(descriptor)
 
 
-# ---- the times of one launcher
-
-
 def from_end_to_202(node: Launched, turns: int) -> list[float]:
     """From the end of a worker to the Mgr's having its 202."""
     node.report(201)
@@ -143,8 +140,6 @@ def of_launcher(
         return [seconds * 1000 for seconds in measure(node, turns)]
 
 
-# ---- imports
-
 IMPORTS: Final = {
     "`import taskd.api`": "import taskd.api",
     "the same with a Worker's calls": "from taskd.api import init_taskd_worker, start_taskd_worker",
@@ -170,9 +165,6 @@ def of_import(line: str, turns: int = TURNS) -> list[float]:
         )
         found.append(float(done.stdout) * 1000)
     return found[1:]
-
-
-# ---- the table
 
 
 def measured(turns: int = TURNS) -> list[Figure]:

@@ -68,9 +68,6 @@ def past() -> Past:
     return past
 
 
-# ---- events
-
-
 def test_the_first_look_finds_who_is_there(past: Past) -> None:
     assert past.events(MGR) == [(10.0, "started", "version 0.2.0")]
     assert past.events(PROXY) == [(20.0, "joined", "below Mgr/0, direct link, from 10.0.0.2:41, version 0.2.0")]
@@ -249,9 +246,6 @@ def test_events_of_all_nodes_are_bounded(past: Past, monkeypatch: pytest.MonkeyP
     past.look(history.HISTORY_S + 60.0)
     assert past.told(WORKER)["events"] == []
     assert past.told(PROXY)["events"] != []
-
-
-# ---- samples
 
 
 def test_the_document_has_a_version_and_a_column_for_each_field(past: Past) -> None:

@@ -157,9 +157,6 @@ def test_reporter_with_less_than_its_share_takes_the_newest_place_of_the_largest
     assert set(known(here)) == {"own", "q", "r"}
 
 
-# ---- who has left in good order
-
-
 def ended(name: str, node: bytes = b"end", state: State = State.FINISHED) -> Record:
     """A node that has left in good order."""
     return Record(name, node, away=True, ended=state)

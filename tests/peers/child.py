@@ -55,8 +55,6 @@ class RawChild:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reads: asyncio.Task[None] | None = None
 
-    # ---- the four calls
-
     def connect(self, address: str) -> None:
         """Use the parent at this address from now on."""
         limits = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -129,8 +127,6 @@ class RawChild:
         """Write an unsolicited Ack."""
         self._acks.put_nowait(ack)
 
-    # ---- messages from above
-
     async def take(self) -> Any:
         """The next message from above."""
         return await soon(self.received.get(), PATIENCE_S)
@@ -176,8 +172,6 @@ class RawChild:
                 await stream.write(await acks.get())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return
-
-    # ---- its end
 
     async def cut(self) -> None:
         """Lose the connection, like a killed process."""

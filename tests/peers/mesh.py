@@ -172,8 +172,6 @@ class Mesh:
             logging.getLogger("taskd_net").setLevel(self._level)
         assert not self.broken, "\n".join(self.broken)
 
-    # ---- nodes
-
     def let(self, **times: float) -> None:
         """Give nodes that start from now on other times of their links, by the names of `LinkTimes`."""
         self.times = replace(self.times, **times)
@@ -229,8 +227,6 @@ class Mesh:
         if join:
             await node.joined(PATIENCE_S)
         return node
-
-    # ---- waiting for something
 
     def changed(self) -> None:
         """Wake all waiting conditions."""

@@ -88,8 +88,6 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # ---- the four calls
-
     async def Register(self, request: Any, context: Any) -> Any:
         if (refused := await self._gate("Register", request, context)) is not None:
             return refused
@@ -147,8 +145,6 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
             raise AssertionError("abort does not return")
         return self._ack(request.header.uuid if call == "TransferMessage" else request.uuid, refusal)
 
-    # ---- messages
-
     async def pass_on(self, message: Any, came_from: str) -> Any:
         """Deliver a message to all its receivers. Returns the Ack of the last failed branch, or 0."""
         header, dst = message.header, message.header.dst
@@ -204,8 +200,6 @@ class RawParent(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, withou
     async def requested(self, call: str) -> Any:
         """The next request of a call (`Ack`: an Ack on a stream)."""
         return await soon(self.requests[call].get(), PATIENCE_S)
-
-    # ---- replaced by a Proxy
 
     async def announced(self, request: Any) -> Any:
         """Answer an announcement."""

@@ -111,9 +111,6 @@ async def attempt(client: Client, rpc: Rpc[Any, Any]) -> None:
         await client.call(rpc, rpc.request())
 
 
-# ---- garbage
-
-
 @each_call
 @pytest.mark.parametrize("answer", [GARBAGE, bytes(limits.RECEIVE_BYTES + 1)], ids=["garbage", "huge"])
 async def test_bad_answer_is_an_error_with_its_cause(clusterd: ClusterD, rpc: Rpc[Any, Any], answer: bytes) -> None:
@@ -165,9 +162,6 @@ async def test_huge_message_breaks_its_stream(clusterd: ClusterD, rpc: Rpc[Any, 
     async with client_of(clusterd.address) as client:
         with pytest.raises(ClusterdError, match="RESOURCE_EXHAUSTED"):
             await client.read(rpc, rpc.request(), nothing)
-
-
-# ---- silence
 
 
 @each_call
@@ -224,9 +218,6 @@ async def test_subscription_survives_a_step_without_an_answer(clusterd: ClusterD
     assert clusterd.names.count("Init") >= 2
 
 
-# ---- floods
-
-
 @first(STREAMS)
 async def test_flood_is_read_whole_and_delays_no_call(clusterd: ClusterD, rpc: Rpc[Any, Any]) -> None:
     got: list[bytes] = []
@@ -271,9 +262,6 @@ async def test_flood_of_garbage_is_counted_and_costs_few_log_lines(
         assert client.view().unreadable == FLOOD
     most = 10 + 10 * (time.monotonic() - began)
     assert caplog.text.count("clusterd_order_unreadable") < most
-
-
-# ---- certificates
 
 
 @pytest.fixture(scope="module")

@@ -83,9 +83,6 @@ async def client_of(stand_in: StandIn, times: ClusterdTimes = ClusterdTimes()) -
         await client.close()
 
 
-# ---- answers of ClusterD itself
-
-
 async def init(client: Client, _: StandIn) -> int:
     return (await client.call(rpcs.INIT, INFO)).code
 
@@ -142,8 +139,6 @@ async def test_answer_to_a_call(code: int, monkeypatch: pytest.MonkeyPatch) -> N
         assert await provoke(client, stand_in) == code
 
 
-# ---- codes in reports, and ClusterD's documented reactions
-
 AGAIN: Final = "changeStrategy exit dump_exit"
 REACTIONS: Final = {
     404: "stopTrain, killMaster",
@@ -187,8 +182,6 @@ async def test_code_in_a_report_has_its_reaction(code: int) -> None:
     assert ", ".join(stand_in.orders) == REACTIONS[code]
     assert set(results) <= {0}, "each report was taken"
 
-
-# ---- codes that stay inside ClusterD, as scripted answers
 
 SCRIPTED: Final = (401, 501, 503, 504, 505, 506, 507, 508, 509)
 

@@ -38,9 +38,6 @@ async def undisturbed(mgr: WatchedNode, worker: WatchedNode) -> None:
         await late.join(mgr.address or "")
 
 
-# ---- addresses
-
-
 @pytest.mark.parametrize(
     "address",
     ["", "127.0.0.1", "127.0.0.1:", ":9601", "127.0.0.1:port", "127.0.0.1:70000", "::1:9601", "a b:1", "[x]:1"],
@@ -70,9 +67,6 @@ async def test_address_of_another_machine() -> None:
     with pytest.raises(RuntimeError, match="started once"):
         await node.start()
     await soon(node.close())
-
-
-# ---- upstreams
 
 
 @pytest.mark.oldest
@@ -124,9 +118,6 @@ async def test_upstream_that_answers_with_garbage(mesh: Mesh) -> None:
         await worker.joined(0.01)
     await soon(worker.close())
     await server.stop(0)
-
-
-# ---- messages
 
 
 @pytest.mark.oldest
@@ -262,9 +253,6 @@ async def test_largest_message_of_a_foreign_parent_and_one_byte_more(mesh: Mesh)
         mgr.streams["Worker/0/0"].queue.put_nowait(filled(RECEIVE_BYTES + 1, pb.Message(header=header)))
         await mesh.logged("joined", node=worker.position, times=2)
         assert (await mgr.send("Worker/0/0")).code == 0
-
-
-# ---- requests
 
 
 @pytest.mark.oldest

@@ -43,9 +43,6 @@ async def small_mesh(mesh: Mesh) -> tuple[WatchedNode, WatchedNode, WatchedNode]
     return mgr, proxy, await mesh.worker(0, 0, proxy)
 
 
-# ---- 0
-
-
 @provokes(Code.OK)
 async def ok_sync(mesh: Mesh) -> None:
     mgr, _, worker = await small_mesh(mesh)
@@ -60,9 +57,6 @@ async def ok_async_is_from_the_first_hop(mesh: Mesh) -> None:
     ack = await worker.post("up", to="Mgr")
     assert (ack.code, ack.src) == (0, proxy.position)
     assert (await mgr.take()).body == "up"
-
-
-# ---- 4xxx, at the sender
 
 
 async def _refused_everywhere(mesh: Mesh, message: Any, code: Code) -> None:
@@ -191,9 +185,6 @@ async def announcement_to_a_proxy_without_upstream(mesh: Mesh) -> None:
         assert (await child.announce()).code == Code.CLIENT_ERR
 
 
-# ---- 5xxx, at the far side
-
-
 @provokes(Code.RECV_BUF_NIL)
 async def no_inbox(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
@@ -295,9 +286,6 @@ async def code_of_a_foreign_node_comes_through(mesh: Mesh) -> None:
         for sender in (mgr, worker):
             ack = await sender.send("x", to="Agent/0")
             assert (ack.code, ack.src) == (Code.SERVER_ERR, Position.agent(0))
-
-
-# ---- 6xxx, on the way
 
 
 @provokes(Code.NETWORK_SEND_LOST)
@@ -414,9 +402,6 @@ async def code_that_nobody_knows(mesh: Mesh) -> None:
         assert (ack.code, ack.ok) == (7777, False)
         with pytest.raises(Exception, match="a code that this version does not know"):
             ack.raise_for_code()
-
-
-# ---- completeness
 
 
 @both_links

@@ -138,9 +138,6 @@ async def test_lists_that_all_differ_are_known(mesh: Mesh) -> None:
     assert got == [(each := sum(rank in ranks for ranks in lists), each) for rank in "0123"]
 
 
-# ---- another sender's uuid
-
-
 @both_links
 async def test_senders_with_one_uuid_get_their_own_answers(mesh: Mesh) -> None:
     """At the same time, over the same links, to receivers with and without room."""
@@ -187,9 +184,6 @@ async def test_nobody_can_block_the_next_messages_of_a_sender_by_their_uuids(mes
         assert not held.done()
     # The child is gone, with every answer.
     assert {ack.code for ack in await soon(held)} == {Code.NETWORK_ACK_LOST}
-
-
-# ---- a closed inbox
 
 
 @both_links

@@ -54,9 +54,6 @@ async def leave(node: WatchedNode, way: str) -> None:
             await node.close()
 
 
-# ---- in good order, or not
-
-
 @both_links
 @pytest.mark.parametrize("way", ["close", "withdraw", "drain", "context"])
 async def test_a_rank_that_leaves_in_good_order_is_finished_and_not_missing(mesh: Mesh, way: str) -> None:
@@ -186,9 +183,6 @@ async def test_closing_while_the_link_is_being_lost_ends_well(mesh: Mesh) -> Non
             await soon(worker.close())
 
 
-# ---- tools and services
-
-
 async def test_a_service_is_shown_as_one_and_leaves_nothing_behind(mesh: Mesh) -> None:
     mgr = await mesh.mgr(expect="2x0")
     one, _ = await mesh.proxy(0, mgr), await mesh.proxy(1, mgr)
@@ -223,9 +217,6 @@ async def test_one_stray_agent_makes_no_node_miss_one(mesh: Mesh) -> None:
     assert missing(mgr) == ["Agent/0"]
 
 
-# ---- behind foreign nodes
-
-
 async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with RawChild("Proxy/7") as foreign:
@@ -244,9 +235,6 @@ async def test_who_is_behind_a_foreign_proxy_is_known_since_it_was_announced(mes
         again = seen(mgr)
         assert again["Worker/7/70"]["since"] == nodes["Worker/7/70"]["since"]
         assert again["Worker/7/71"]["since"] is None
-
-
-# ---- forgetting
 
 
 async def forget(node: WatchedNode, position: str) -> State | None:

@@ -143,8 +143,6 @@ def test_signal_that_the_application_waits_for_is_its_own(tmp_path: Path) -> Non
     assert (ended.returncode, ended.stdout) == (0, "SIGUSR1\n"), ended.stderr
 
 
-# ---- limits
-
 NOBODY = 61_000
 """The first of the users of these tests. Each has one: the limit counts all processes of a user."""
 
@@ -250,8 +248,6 @@ async def _accept_all(node: Node) -> None:
         pass
 
 
-# ---- standard files
-
 PRINTS = """
     import os, sys
     import taskd_net
@@ -302,8 +298,6 @@ def test_process_without_a_standard_file_ends_well_and_its_log_has_no_print(
     assert not log.exists() or "application" not in log.read_text()
 
 
-# ---- children of multiprocessing
-
 REPEATED = """
 import multiprocessing, sys
 import taskd_net
@@ -349,8 +343,6 @@ def test_child_that_imports_the_main_module_again_is_told_of_the_guard(tmp_path:
     assert lines[5:] == ["child init True True", "exit 0"], ended.stderr
     assert sum("call=init_taskd_worker" in line and "__name__ ==" in line for line in ended.stderr.splitlines()) == 1
 
-
-# ---- other interpreters
 
 STARTS = """
 import asyncio
@@ -406,9 +398,6 @@ def test_process_of_gevent_is_refused_in_one_line(tmp_path: Path, patched: str, 
     )
     assert (ended.returncode, ended.stdout) == (0, said), ended.stderr
     assert ended.stderr.count("gevent has replaced") == (patched == "threading")
-
-
-# ---- what an application changes while a node runs
 
 
 def run(script: str, folder: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:

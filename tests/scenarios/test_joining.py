@@ -243,9 +243,6 @@ async def test_send_before_join_waits_for_it(mesh: Mesh) -> None:
     assert mgr.waiting() == 0
 
 
-# ---- one position, two nodes
-
-
 @pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_newcomer_takes_the_position(mesh: Mesh) -> None:
@@ -324,9 +321,6 @@ async def test_new_incarnation_of_a_proxy_replaces_it(mesh: Mesh) -> None:
         assert len(mgr.driver.router.children) == 1
         assert (await mgr.send("x", to="Worker/0/0")).code == 0
         assert (await new.take()).body == "x"
-
-
-# ---- being forgotten
 
 
 async def test_child_that_stays_away_is_forgotten_with_its_routes_everywhere(mesh: Mesh) -> None:

@@ -72,9 +72,6 @@ def expected(kinds: Combination) -> dict[str, str]:
     return row
 
 
-# ---- observations
-
-
 async def unicasts(tree: Tree) -> dict[str, str]:
     """Every node to every other, sync and not: all of a kind must agree."""
     seen: dict[str, set[int]] = {column: set() for column in COLUMNS[:3]}
@@ -233,9 +230,6 @@ async def restarts(tree: Tree) -> dict[str, str]:
         cell = "when it sends" if await reached(tree, leaves, 1.0) else "no"
     row["restart of the Mgr"] = cell
     return row
-
-
-# ---- the matrix
 
 
 async def observe(

@@ -184,9 +184,6 @@ async def test_what_ping_and_trace_refuse(mesh: Mesh) -> None:
         await mgr.ping("Mgr")
 
 
-# ---- the service
-
-
 async def test_who_asks_needs_no_place(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     proxy = await mesh.proxy(0, mgr)

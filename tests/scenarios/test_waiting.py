@@ -143,9 +143,6 @@ async def test_parent_that_does_not_tell_is_asked_again(mesh: Mesh) -> None:
         assert (await soon(sending)).ok
 
 
-# ---- cancelling
-
-
 @both_links
 async def test_cancelled_send_that_waited_is_not_delivered(mesh: Mesh) -> None:
     address, (worker,) = await without_mgr(mesh)

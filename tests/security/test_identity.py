@@ -50,9 +50,6 @@ async def batched(child: RawChild, address: str) -> tuple[Any, Any]:
     return stream, me
 
 
-# ---- src
-
-
 @pytest.mark.parametrize("src", ["Worker/90/900", "Mgr/0", "Worker/5/5", "Agent/0", "Proxy/0"])
 async def test_child_that_sends_as_another(attacked: Bystanders, mesh: Mesh, src: str) -> None:
     mgr = attacked.parent
@@ -155,9 +152,6 @@ async def test_message_over_a_connection_of_nobody(attacked: Bystanders) -> None
     assert mgr.waiting() == 0
 
 
-# ---- announcements
-
-
 async def test_announcement_in_the_name_of_another(attacked: Bystanders) -> None:
     mgr = attacked.parent
     async with RawChild("Proxy/1") as victim, RawChild("Worker/0/0") as liar:
@@ -193,9 +187,6 @@ async def test_proxy_below_a_proxy_that_announces_those_above(mesh: Mesh) -> Non
         assert (await mgr.send("x", to="Proxy/0")).ok
         late = await mesh.worker(1, 1, parent)
         assert (await mgr.send("x", to=late.position)).ok
-
-
-# ---- positions
 
 
 async def test_stream_in_the_place_of_another(attacked: Bystanders) -> None:

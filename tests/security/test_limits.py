@@ -449,9 +449,6 @@ async def test_nothing_is_still_counted_when_all_is_answered(mesh: Mesh, child: 
         await others.undisturbed()
 
 
-# ---- the slow and the silent
-
-
 async def test_child_that_never_reads(mesh: Mesh, child: RawChild) -> None:
     """Its memory is bounded by its link, and no other node waits for it."""
     async with await beside(mesh) as others:

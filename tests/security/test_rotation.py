@@ -141,9 +141,6 @@ def shown(address: str) -> str:
     return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE_S)
 
 
-# ---- places and changes of the files
-
-
 async def test_a_folder_of_kubernetes_whose_link_suddenly_leads_elsewhere(mesh: Mesh, tmp_path: Path) -> None:
     authority = Authority.new("CA", DAY)
     mount = tmp_path / "mount"
@@ -188,9 +185,6 @@ async def test_a_folder_that_goes_and_comes_back(mesh: Mesh, certificates: Folde
     certificates.issue()
     await mesh.logged("certificates_changed", node=mgr.position)
     await mesh.worker(0, 0, mgr, tls=certificates.connecting())
-
-
-# ---- failures
 
 
 @pytest.mark.parametrize("spoil", ["key", "expired", "authority"])
@@ -266,9 +260,6 @@ async def test_a_parent_that_is_gone_when_its_child_wants_to_move(mesh: Mesh, ce
     await mesh.logged("child_joined", node=again.position, child=worker.position, times=2)
     await soon(worker.joined())
     assert (await soon(again.send("x", to=worker.position))).ok
-
-
-# ---- parents of other makes
 
 
 @pytest.mark.both_loops

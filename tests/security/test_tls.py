@@ -78,9 +78,6 @@ async def test_names_and_addresses_in_the_certificate_of_a_parent(
     assert (await soon(worker.send("up", to="Mgr"))).ok
 
 
-# ---- refusals
-
-
 @pytest.fixture
 def foreign(tmp_path: Path) -> Folder:
     """Certificates of another CA that also trust the test's CA."""
@@ -177,9 +174,6 @@ async def test_parent_with_the_certificate_of_a_leaf(
     mgr = await mesh.mgr(tls=certificates.listening())
     worker = await mesh.worker(0, 3, mgr, tls=leaf.connecting())
     assert (await soon(worker.send("up", to="Mgr"))).ok
-
-
-# ---- versions of TLS
 
 
 def speaks(address: str, files: Folder, version: ssl.TLSVersion) -> str | None:

@@ -309,8 +309,6 @@ class Mesh:
                 above.children.append(node)
                 self._connect(node)
 
-    # ---- what a test does
-
     def send(
         self,
         sender: Node,
@@ -413,8 +411,6 @@ class Mesh:
             self.forging = False
             assert [ack.code for ack in answers] == [Code.NIL_POSITION, Code.DST_TYPE_ILLEGAL]
 
-    # ---- what lets it go on
-
     def lanes(self) -> list[Lane]:
         """The lanes with something under way."""
         return list(self._lanes)
@@ -467,8 +463,6 @@ class Mesh:
             self._turns.append(lane)
         items.append(item)
 
-    # ---- what has to hold
-
     def check(self) -> None:
         """Assert what has to hold at any moment, between any two steps."""
         for node in self.nodes.values():
@@ -509,8 +503,6 @@ class Mesh:
                 )
             assert not router.gate.line and not router._sends._lanes and router._sends._bytes == 0
             assert not router._advertisements.queue.clear(), "an announcement was never made"
-
-    # ---- joining
 
     def _join(self, session: Session, step: int) -> None:
         child, parent = session.child, session.parent
@@ -618,8 +610,6 @@ class Mesh:
         child = session.child
         actions = child.router.announce_answered(session, ack.code, ack.src)
         self._perform(child, actions, "announce_answered", ack)
-
-    # ---- messages
 
     def _write_down(self, session: Session, item: _Queued) -> None:
         parent, link = session.parent, session.link
@@ -775,8 +765,6 @@ class Mesh:
         self.repeated |= own & self.sent
         self.sent |= own
 
-    # ---- ends
-
     def _break(self, session: Session) -> None:
         """Lose everything under way between two nodes; each of them will see it."""
         if session.broken:
@@ -842,8 +830,6 @@ class Mesh:
             session, node.session = node.session, None
             self._break(session)
             self._lanes.pop((session, Stage.UP_QUEUE, 0), None)
-
-    # ---- small things
 
     def _unwritten(self, session: Session) -> list[tuple[Frame, int]]:
         return [(frame, number) for frame, _, number in self._lanes.pop((session, Stage.DOWN_QUEUE, 0), ())]

@@ -77,8 +77,6 @@ class OriginalRouter:
         self._announcing: list[tuple[Reply, str]] = []
         self._actions: list[Action] = []
 
-    # ---- messages
-
     def send(self, now: float, frame: Frame, reply: Reply, timeout: float) -> list[Action]:
         """Its application sends a message; a broadcast without `sync`, whatever it asks for."""
         if self.position.role in (Role.AGENT, Role.WORKER):
@@ -136,8 +134,6 @@ class OriginalRouter:
         """The application took messages."""
         self.gate.held -= count
         return []
-
-    # ---- joining
 
     def register(self, now: float, position: Position, quirks: Quirks | None = None) -> _Link:
         """A child introduces itself."""
@@ -221,8 +217,6 @@ class OriginalRouter:
             self._answer(reply, uuid, code, src)
         return self._take()
 
-    # ---- time
-
     def next_deadline(self) -> float:
         """The time at which the next wait for an Ack ends, or infinity."""
         return min((link.deadline for link in self._links.values()), default=INF)
@@ -243,8 +237,6 @@ class OriginalRouter:
     def check(self) -> None:
         """No Ack was ever taken for another's."""
         assert not self.shifted, f"{self.position}: {self.shifted}"
-
-    # ---- inside
 
     def _route(self, now: float, child: Position, frame: Frame, reply: Reply, sync: bool = False) -> None:
         """A message of a child, or its own. The answer comes once."""

@@ -79,8 +79,6 @@ class Faults(RuleBasedStateMachine):
         if len(attempts) == 1 and attempts[0].dst.unicast and attempts[0].ack is not None:
             assert attempts[0].ack.code in (Code.OK, Code.NETWORK_ACK_LOST), f"{uuid} arrived after {attempts[0].ack}"
 
-    # ---- what nodes do
-
     @rule(
         data=st.data(),
         sync=st.booleans(),
@@ -148,8 +146,6 @@ class Faults(RuleBasedStateMachine):
     def take(self, data: DataObject, messages: int | None) -> None:
         self.mesh.take(self.pick(data, lambda node: bool(node.inbox)), messages)
 
-    # ---- what happens to them
-
     @rule(order=st.randoms(use_true_random=True), steps=st.integers(1, 20))
     def go_on(self, order: Random, steps: int) -> None:
         for _ in range(steps):
@@ -202,8 +198,6 @@ class Faults(RuleBasedStateMachine):
         self.mesh.start(node, parent)
         self.moved_at = self.mesh.clock()
         self.forgive()
-
-    # ---- what has to hold
 
     @invariant()
     def routers_agree_with_themselves(self) -> None:
@@ -279,8 +273,6 @@ class Faults(RuleBasedStateMachine):
                 mesh.run()
                 assert sent.ack is not None and sent.ack.code == Code.OK, (node, to, sent.ack)
                 mesh.take(to)
-
-    # ---- small things
 
     def note(self, sent: Sent) -> None:
         self.sent.append(sent)

@@ -58,9 +58,6 @@ async def connect(*kinds: Kind, continues: bool = False) -> Any:
         return await connector.open(channel, None, Position.mgr(), PARENT, continues=continues)
 
 
-# ---- the kind of link
-
-
 async def test_first_kind_that_is_offered_is_opened() -> None:
     other, first, second = FakeKind(opened(), offers=False), FakeKind(link := opened()), FakeKind(opened())
     connection = await connect(other, first, second, continues=True)
@@ -108,9 +105,6 @@ async def test_node_joins_over_the_next_kind_where_the_offered_one_is_not_there(
     assert (await soon(mgr.send("x", to=far.position))).ok
 
 
-# ---- one stay
-
-
 async def test_stay_keeps_its_work_until_that_ends() -> None:
     stay = Stay(cast(Any, None), Position.mgr(), PARENT)
     end = asyncio.Event()
@@ -124,9 +118,6 @@ async def test_stay_keeps_its_work_until_that_ends() -> None:
     await soon(task)
     await asyncio.sleep(0)
     assert not stay.tasks
-
-
-# ---- the connection
 
 
 @pytest.mark.oldest

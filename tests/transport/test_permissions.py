@@ -57,18 +57,12 @@ class Parent:
         return str(self.router.children.by_id[link].position)
 
 
-# ---- what a connection shows
-
-
 @pytest.mark.parametrize(("certified", "names"), [(True, NAMES), (False, None)])
 def test_names_count_only_where_positions_go_by_certificate(
     certified: bool, names: frozenset[CertificateName] | None
 ) -> None:
     shown = Parent(certified=certified).permissions.shown(caller(A, NAMES))
     assert shown == Credentials("ipv4:10.0.0.1", names)
-
-
-# ---- who speaks for a child
 
 
 def test_connection_with_streams_speaks_for_their_children_and_those_who_registered_over_it() -> None:
@@ -97,9 +91,6 @@ def test_connection_without_a_stream_speaks_for_the_children_of_its_certificate(
     worker = parent.router.children.by_id[link_id]
     # From another host: the names decide.
     assert parent.permissions.speaks_for(caller(B, names), worker) is speaks
-
-
-# ---- who brings a message
 
 
 def test_only_child_with_a_stream_over_a_connection_brings_all_that_comes_over_it() -> None:

@@ -244,9 +244,6 @@ async def test_stream_after_a_violation_is_held(seconds: float) -> None:
         await asyncio.wait([second])
 
 
-# ---- over gRPC
-
-
 @pytest.mark.oldest
 @pytest.mark.both_loops
 async def test_stream_is_confirmed_when_messages_reach_the_child(mesh: Mesh) -> None:

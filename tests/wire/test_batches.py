@@ -193,9 +193,6 @@ def test_garbage_is_refused_and_never_more(data: bytes) -> None:
         read_batch(data)
 
 
-# ---- what answers to broadcasts say beside their code
-
-
 PROXY = Position.proxy(0)
 
 
@@ -220,9 +217,6 @@ def test_failure_that_is_no_ack_is_6999() -> None:
     with pytest.raises(Refusal) as refused:
         read_branches([Branch(failures=[b"\xff"])], PROXY)
     assert refused.value.code == Code.NET_ERR
-
-
-# ---- bounds
 
 
 MOST = batches.BATCH_ANSWERS_READ

@@ -107,9 +107,6 @@ def seen(frame: Frame) -> tuple[Any, ...]:
     return frame.uuid, frame.sync, frame.src, frame.dst, frame.data
 
 
-# ---- writing
-
-
 @given(MESSAGES)
 @example(message("", uuid="", mtype="", sync=False, create_time=0))
 @example(message(create_time=-1))
@@ -170,9 +167,6 @@ def test_largest_message_passes_and_one_byte_more_is_4999_with_size_and_limit() 
         refusal = refusal_of(read, too_large)
         assert (refusal.code, refusal.uuid, refusal.sync) == (Code.CLIENT_ERR, "u", True)
         assert "8388609" in refusal.detail
-
-
-# ---- reading what peers send
 
 
 @given(MESSAGES)
@@ -421,9 +415,6 @@ def test_damaged_message_is_refused_and_never_more(
             read(damaged)
 
 
-# ---- answers
-
-
 def test_uuid_is_read_where_there_is_one() -> None:
     assert codec.read_uuid(codec.write_message(message()).data) == "u"
     assert codec.read_uuid(b"") == codec.read_uuid(b"\xff\xff") == ""
@@ -447,9 +438,6 @@ def test_source_of_an_ack_that_names_no_node_is_its_peers(length: int) -> None:
     far = Position("x" * length, "", "")
     read = codec.read_ack(codec.write_ack(Ack("u", 5001, far)), Position.proxy(9))
     assert read.src == (far if length <= position_module.REMEMBERED_CHARS else Position.proxy(9))
-
-
-# ---- for a peer that does not look at what it gets
 
 
 def _written(frame: Frame) -> pb.Message:

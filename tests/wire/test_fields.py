@@ -41,8 +41,6 @@ def test_lone_surrogate_is_no_text() -> None:
         fields.text_field(b"\x12", "\ud800")
 
 
-# ---- counted without reading them
-
 FIELDS = st.lists(
     st.one_of(
         st.tuples(st.integers(1, 2000), st.binary(max_size=300)).map(

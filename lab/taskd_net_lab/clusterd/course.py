@@ -172,9 +172,6 @@ class Watch:
 Step = Write | Read | Pass | Watch
 
 
-# ---- orders
-
-
 def _signal(round_: Round, signal_type: str, *actions: str, timeout: int = 0, faults: bool = False) -> Signal:
     ranks = round_.ranks_lost if faults else {}
     return Signal(round_.uuid, signal_type, actions, ranks, timeout=timeout)
@@ -302,9 +299,6 @@ def _switch_order(round_: Round) -> Order:
     return SwitchOrder(round_.ranks, round_.ops)
 
 
-# ---- reports
-
-
 def _paused(round_: Round, report: Report) -> Event:
     if report.code == strategies.CLIENT_ERROR:
         return Event.PROCESS_PAUSE_FAIL
@@ -362,9 +356,6 @@ def _restarted(round_: Round, report: Report) -> Event | None:
 def _status(round_: Round, report: Report) -> Event:
     round_.status = report
     return Event.RECEIVE_REPORT
-
-
-# ---- decisions of the platform
 
 
 def _strike_recoveries(round_: Round) -> None:
@@ -439,7 +430,6 @@ STEPS: Final[Mapping[State, Step]] = {
     State.FAULT_CLEAR: _always(Event.CLEAR_CONFIG_MAP_FAULT_SUCCESS),
     State.FAULT_RETRY: Watch(_retried, _exit_again),
     State.NOTIFY_KILL_JOB: Write(lambda round_: _signal(round_, KILL_MASTER), lambda _: Event.FINISH, fails=False),
-    # ---- with fewer nodes, and with all again
     State.NOTIFY_SCALE_IN_STRATEGY: Write(_scale_in, lambda _: Event.NOTIFY_SCALE_IN_STRATEGY_SUCCESS),
     State.WAIT_REPORT_SCALE_IN_ISOLATE_RANKS: Read({Queue.STATUS: _status}),
     State.CHECK_REPORT_SCALE_IN_ISOLATE_RANKS: Write(_isolate, lambda _: Event.NOTIFY_FAULT_NODES_EXIT_SUCCESS),
@@ -448,7 +438,6 @@ STEPS: Final[Mapping[State, Step]] = {
         _scale_out, lambda _: Event.NOTIFY_SCALE_OUT_STRATEGY_SUCCESS, lambda _: (Wait.PODS,)
     ),
     State.WAIT_REPORT_SCALE_OUT_STATUS: Read({Queue.STATUS: _status}),
-    # ---- operations that pause the training
     State.NOTIFY_PAUSE_TRAIN: Write(_pause_train),
     State.WAIT_REPORT_PAUSE_COMPLETE: Read({Queue.STOPPED: _paused}),
     State.NOTIFY_STRESS_TEST: Write(_stress_order),
@@ -461,7 +450,6 @@ STEPS: Final[Mapping[State, Step]] = {
         lambda round_: (Wait.TESTED,) if round_.operation is Operation.STRESS else (),
     ),
     State.WAIT_CONTINUE_TRAIN: Read({Queue.STATUS: _continued}),
-    # ---- hot switch
     State.NOTIFY_PREPARE_HOT_SWITCH: Write(lambda round_: _signal(round_, "hot-switch", "hot switch", faults=True)),
     State.WAIT_NEW_POD: _always(Event.NEW_POD_TIMEOUT),
     State.WAIT_NOTIFY_POD_RUNNING_RESULT: Write(lambda round_: _signal(round_, "hot-switch", "new pod running")),

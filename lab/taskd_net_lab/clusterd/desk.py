@@ -127,8 +127,6 @@ class Desk:
         self._initialized.clear()
         self._machines.clear()
 
-    # ---- requests of operators
-
     def switch_cards(
         self, job_id: str, cards: Mapping[str, tuple[Sequence[str], Sequence[bool]]], now: float
     ) -> Answer:

@@ -159,8 +159,6 @@ class Machine:
         """True while a client reads this stream."""
         return stream in self._streams
 
-    # ---- streams
-
     def begin(self, stream: Stream, now: float) -> None:
         """A client reads a stream from now on. It takes the stream from the client that has it."""
         if stream is Stream.SIGNALS:
@@ -183,8 +181,6 @@ class Machine:
             self.decisions.append(Crashed("the stream of signals ended within 5 s of changeStrategy recover-in-place"))
         self._end_streams()
         self._reset(now)
-
-    # ---- the cluster
 
     def stand(self, now: float) -> None:
         """Take note of the faults that stand in the cluster, as after a start of ClusterD."""
@@ -239,8 +235,6 @@ class Machine:
         self._write(Signal("", KILL_MASTER))
         self._reset(now)
         self._closes = now + self._reset_s(Wait.RESET)
-
-    # ---- events
 
     def tick(self, now: float) -> None:
         """Let time pass; needed at `wake`, harmless at any time."""
@@ -342,8 +336,6 @@ class Machine:
         self.decisions.append(Answered(call, 0))
         self._run(self._read_reports(), now)
 
-    # ---- faults
-
     def _at(self, now: float, wait: Wait, work: Callable[[float], None]) -> None:
         self._later.append((now + self.seconds[wait], work))
 
@@ -366,8 +358,6 @@ class Machine:
     def _sub_health(self, node: int, now: float) -> None:
         first = node * self.job.processes
         self.hot_switch(dict.fromkeys(range(first, first + self.job.processes), OTHER), now)
-
-    # ---- transitions
 
     def _operate(self, event: Event, new: Round, now: float) -> bool:
         if self._closes is not None:  # taken, and forgotten by the reset
@@ -528,8 +518,6 @@ class Machine:
         if not self._round.told:
             self._round.told = True
             self.decisions.append(Told(operation, text))
-
-    # ---- resets
 
     def _reset_s(self, wait: Wait) -> float:
         """Seconds of the next reset."""

@@ -198,9 +198,6 @@ def _words(step: str) -> str:
     return " / ".join(_SAME.get(part, part) for part in parts)
 
 
-# ---- the player
-
-
 class _Jumps(selectors.DefaultSelector):
     """A selector that moves the clock of its loop in place of waiting."""
 
@@ -405,9 +402,6 @@ _PLATFORM: Final[Mapping[str, Callable[[Machine, Sequence[str], float], None]]] 
     "backup": lambda machine, _, now: machine.new_pod(now),
     "rm": lambda machine, _, now: machine.old_pod_deleted(now),
 }
-
-
-# ---- the comparison
 
 
 def differences(recording: Recording, played: Played) -> Iterator[str]:

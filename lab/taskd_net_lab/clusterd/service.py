@@ -103,8 +103,6 @@ class Service:
             ),
         )
 
-    # ---- machines
-
     def settle(self, job_id: str, machine: Machine) -> None:
         """Carry out the decisions of a machine."""
         decisions, machine.decisions = machine.decisions, []
@@ -157,8 +155,6 @@ class Service:
         self.crashed = cause
         self._say("crashed", {"cause": cause})
         self.changed.set()
-
-    # ---- unary calls
 
     def _unary(self, name: str, request: type[Message], method: Unary) -> grpc.RpcMethodHandler[Any, Any]:
         async def answer(asked: Any, context: Context) -> Message:
@@ -265,8 +261,6 @@ class Service:
         if machine is not None:
             self.settle(job_id, machine)
         return _said(answer)
-
-    # ---- streams
 
     def _stream(self, name: str, request: type[Message], method: Stream_) -> grpc.RpcMethodHandler[Any, Any]:
         async def serve(asked: Any, context: Context) -> AsyncIterator[Message]:

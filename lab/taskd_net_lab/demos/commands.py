@@ -15,7 +15,7 @@ import click
 from rich.text import Text
 
 from taskd_net.demo import display
-from taskd_net.demo.fleet import SIGNALS, Interrupted
+from taskd_net.demo.fleet import Interrupted, on_interrupt
 from taskd_net_lab.demos.faults.scenarios import SCENARIOS as FAULTS
 from taskd_net_lab.demos.job.run import Result, play_all
 from taskd_net_lab.demos.job.scenarios import SCENARIOS
@@ -196,9 +196,7 @@ async def _interruptible(results: Awaitable[list[Result]]) -> list[Result]:
         signals.append(number)
         playing.cancel()
 
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, interrupt, number)
+    on_interrupt(interrupt)
     try:
         return await playing
     except asyncio.CancelledError:

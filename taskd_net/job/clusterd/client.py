@@ -349,8 +349,8 @@ class Client:
         await self._registered()
         streams = [asyncio.create_task(self._orders(rpcs.SIGNALS, self._info), name="reads signals of ClusterD")]
         if self._operations:
-            rpcs_beside = [each.orders for each in OPERATIONS]
-            streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in rpcs_beside]
+            beside = [each.orders for each in OPERATIONS]
+            streams += [asyncio.create_task(self._keep(rpc), name=f"reads {rpc.name}") for rpc in beside]
         self._streams = streams
         self.counters.streams += 1
         self.counters.rounds += self._round_over

@@ -81,8 +81,6 @@ class Devices:
         """The time of the next look, in seconds since the epoch; infinity for never."""
         return float("inf") if self._policy is None else self._policy.next_look
 
-    # ---- the ways in
-
     def take(self, event: OfDevices, now: float) -> bool:
         """Take an event.
 
@@ -194,8 +192,6 @@ class Devices:
             if task.reset:
                 self.step_ended(device, "the Manager has ended during the reset", now)
 
-    # ---- the ways out
-
     def remembers(self, device: str) -> bool:
         """True for a device that a report or a release may change something of."""
         return device in self.state.listed or (self._policy is not None and self._policy.knows(device))
@@ -228,8 +224,6 @@ class Devices:
             else:
                 self.state.policy[device] = to_text(value)
         self._policy.changed.clear()
-
-    # ---- inside
 
     def _made(self, files: Mapping[str, str]) -> FaultPolicy:
         config = self.config

@@ -90,8 +90,8 @@ _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary
 
 OTHER_FAULT: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
-_SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
+_SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
 _Happened = Reported | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices
 
@@ -101,14 +101,14 @@ class Job:
 
     Equal events at equal times lead to equal outcomes, uuids included.
 
-    Attributes:
-        requests: the last request to each plugin that takes some, by the name of its class.
-
     Args:
         config: the settings.
-        seed: head of all uuids; no other Manager's may be the same. A stored state has that of `go_on`.
+        seed: head of all uuids; no other Manager's may be the same. A stored state gets that of its `Resumed`.
         plugins: the built-in ones, by default; add the user's own to `plugins.built_in()`.
         stored: a state of `from_json`.
+
+    Attributes:
+        requests: the last request to each plugin that takes some, by the name of its class.
 
     Raises:
         ConfigError: two plugins have one name.

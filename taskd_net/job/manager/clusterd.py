@@ -152,8 +152,6 @@ class Clusterd(Reporter):
         await self.client.close()
         await self._framework.close()
 
-    # ---- for the Manager
-
     def decided(self) -> None:
         """The job has decided."""
         if self._rejoining is not None:
@@ -183,10 +181,8 @@ class Clusterd(Reporter):
             return None
         return self._file.look()
 
-    # ---- reports of the controller, from its thread: see `Reporter`
-
     def fault_ranks(self, ranks: Ranks, codes: object = None) -> int:
-        """Report a fault that the controller has seen first. Returns ClusterD's code."""
+        """Report a fault that the controller has seen first, in its thread: see `Reporter`. Returns ClusterD's code."""
         # ClusterD has ordered no checkpoint, so its result is bound to no stream, and is void.
         begun = functools.partial(self._ordered, stream=NO_STREAM)
         self._loop.call_soon_threadsafe(self._framework.fault_seen, self._limits.checkpoint_s, begun)
@@ -247,8 +243,6 @@ class Clusterd(Reporter):
             await self._send_report(rpcs.PROCESS_FAULT, request)
         except (ClusterdError, NodeError) as error:  # the next stream of signals is the next try
             self._log.error("clusterd_report_failed", call=rpcs.PROCESS_FAULT.name, reason=str(error))
-
-    # ---- inside
 
     def _stand(self) -> tuple[int, int]:
         """The stream of signals that stands, 0 for none, and that of the last signal."""

@@ -207,8 +207,6 @@ class DeviceFaults:
     def _reset_ended(self, uuid: str, done: bool, reason: str) -> None:
         self._take(ResetEnded(uuid, done, reason))
 
-    # ---- the list of separated devices
-
     def _list_seen(self, names: Collection[str] | None) -> None:
         """Take in the names in the list, which are those of people and of ours; None where it is to be written."""
         self._in_list = None if names is None else frozenset(names)

@@ -124,8 +124,6 @@ class Guarded(Plugin[Any]):
         self._deadline = INFINITY
         self._moves: list[tuple[float, float]] = []  # of the clock, during a call
 
-    # ---- for the decisions
-
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The streams that the plugin wanted when it was asked."""
         self._raise()
@@ -182,8 +180,6 @@ class Guarded(Plugin[Any]):
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """As the plugin's class says without an instance: only one that has its own `lost` goes on."""
         return not self.off and self._loaded.goes_on
-
-    # ---- inside
 
     async def close(self) -> None:
         """End the thread; one that hangs ends with the process."""

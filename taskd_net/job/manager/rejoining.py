@@ -70,8 +70,6 @@ class Rejoining(Controller):
         self._stopped = 0
         self._reported: tuple[int, frozenset[int]] = (0, frozenset())
 
-    # ---- orders, in ClusterD's thread
-
     def start(self, reports: Reports) -> None:
         """Give reports here from now on."""
         self._reports = reports
@@ -125,8 +123,6 @@ class Rejoining(Controller):
 
     def close(self) -> None:
         """Do nothing: `end` is the end."""
-
-    # ---- in the event loop
 
     def look(self) -> None:
         """The job has decided, so its state may be another one."""

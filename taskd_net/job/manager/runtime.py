@@ -312,8 +312,6 @@ class Manager:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # ---- events
-
     def signal(self, event: Event) -> bool:
         """Take in an event of ClusterD or of a file. Returns False for a signal that was taken before."""
         self._counters.signals += not isinstance(event, Underway)
@@ -327,8 +325,6 @@ class Manager:
         made = job_view(self.config, self.job, self._present(), self._history.decisions, seen, off, clusterd)
         unprotected = 0 if self._protection is None else len(self._protection.unprotected)
         return replace(self._faults.add_to(made), leader=self._keeping.leader_view(), unprotected=unprotected)
-
-    # ---- inside
 
     def _now(self) -> float:
         return self._clock.now()

@@ -103,8 +103,6 @@ class Succession:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # ---- inside
-
     def _candidate(self) -> Leader:
         return leader_of(self._config, self._node, self._log, self._limits.etcd)
 

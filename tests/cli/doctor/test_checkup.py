@@ -276,9 +276,6 @@ async def test_other_version(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) 
     assert found["version"]["text"] == f"Mgr/0 is taskd_net 9.9.9, this is {__version__}"
 
 
-# ---- TLS
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> Folder:
     """The files of all nodes of a test, valid for a month."""

@@ -134,9 +134,6 @@ def test_the_round_is_over_when_the_node_is_back() -> None:
     assert scene.isolated() == [DEVICE], "its place in the job is another matter"
 
 
-# ---- one round, not two
-
-
 def test_a_fault_after_the_death_of_its_process_is_the_same_round() -> None:
     scene = Devices()
     scene.fault(1, 3)
@@ -174,9 +171,6 @@ def test_run_again_of_a_node_that_restarts_anyway_is_that_restart() -> None:
     assert scene.answer(L3) == []
     assert scene.task is None
     assert scene.job.state.records.restarts == 2
-
-
-# ---- grace
 
 
 @pytest.mark.parametrize("code", [L2, L3])
@@ -361,9 +355,6 @@ def test_two_devices_are_reset_together_and_run_again_once() -> None:
     assert scene.job.state.records.restarts == 2
 
 
-# ---- in place
-
-
 def in_place() -> Devices:
     """A training in epoch 1, whose Workers rejoin."""
     scene = Devices(GRACE, JobConfig(in_place=True))
@@ -422,9 +413,6 @@ def test_an_isolated_device_ends_a_recovery_in_place() -> None:
     scene.settle()
     assert scene.answer(L6) == REPLACED
     assert owner(scene) == "PodReschedulingPlugin"
-
-
-# ---- other types
 
 
 def test_a_pre_separated_device_is_isolated_when_its_rank_fails() -> None:
@@ -496,9 +484,6 @@ def test_a_list_that_was_never_written_releases_nothing() -> None:
     assert not scene.take(DeviceReleased(DEVICE))
 
 
-# ---- the place of a device
-
-
 @pytest.mark.parametrize("ranks", [{}, {"host-b/npu": 3}])
 def test_rank_of_a_device_from_the_mapping_file_else_all_of_its_node(ranks: Mapping[str, int]) -> None:
     scene = Devices(GRACE)
@@ -530,9 +515,6 @@ def test_devices_of_a_host_that_is_gone_do_not_hide_those_of_the_next() -> None:
         scene.settle()
         assert scene.answer(L6, f"{host}/1") == REPLACED
     assert scene.isolated() == ["host-b/1", "host-c/1"]
-
-
-# ---- ClusterD, and rules
 
 
 def test_with_clusterd_faults_are_only_reported() -> None:
@@ -570,9 +552,6 @@ def test_changed_files_are_decided_on_at_once_and_outlive_the_manager() -> None:
     scene.take(FaultFiles({"faultCode.json": json.dumps(moved)}))
     assert said(scene.settle()) == REPLACED, "the fault stands"
     assert json.loads(scene.job.state.devices.files["faultCode.json"]) == moved
-
-
-# ---- RetryTime
 
 
 @pytest.mark.parametrize("after", [False, True])

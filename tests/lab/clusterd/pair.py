@@ -93,8 +93,6 @@ class Pair:
         self.settle()
         self.seen = Seen()
 
-    # ---- steps
-
     def fault(self) -> None:
         """The scenario's first step."""
         action = self._given.steps[0].action
@@ -138,8 +136,6 @@ class Pair:
                 self.job.step(self.now, report)
         self.job.step(self.now, MachineReset())
         self._subscribe()
-
-    # ---- inside
 
     def _new_machine(self) -> Machine:
         return Machine(self._given.jobs[0], lambda: next(self._uuids), self._given.waits, self._given.outcomes)
@@ -249,8 +245,6 @@ class Pair:
             self.seen.reports.append(reply.rpc)
             self.machine.report(next(self._messages), Report(Queue(reply.rpc)), self.now)
         self.job.step(self.now, Acknowledged(reply.uuid))
-
-    # ---- nodes
 
     def _obey(self, command: Command) -> None:
         if command.uuid in self._obeyed:

@@ -148,8 +148,6 @@ def test_jobs_without_a_name_or_steps_without_a_list_are_problems_alone(text: st
     assert problems(text + ("" if "steps" in text else "\nsteps: [{end: on}, {fault: {ranks: [3]}}]"))
 
 
-# ---- any file
-
 LINES: Final = sorted({line for path in SCENARIOS.glob("*.yaml") for line in path.read_text().splitlines()})
 WORDS: Final = (
     *("", "-1", "0", "1.5", "2.0", ".nan", "1e999", "9" * 40, "on", "~", "[]", "{}", "[1, x]", "{a: 1}", "*a", "&a 1"),

@@ -101,9 +101,6 @@ class Play:
         return next(iter(self.signals("globalFault")), None) or self.until("globalFault")
 
 
-# ---- streams and resets
-
-
 def test_the_end_of_a_round_ends_all_streams() -> None:
     play = Play()
     play.to_global_fault(3)
@@ -201,9 +198,6 @@ def test_a_report_that_nobody_awaits_any_more_still_counts() -> None:
     assert play.answers()[second] == 0
 
 
-# ---- reports of faults
-
-
 @pytest.mark.parametrize("reported", ["before", "within", "after"])
 def test_a_report_counts_from_the_end_of_the_reset_on(reported: str) -> None:
     play = Play()
@@ -295,9 +289,6 @@ def test_a_fault_that_the_kube_api_does_not_take_ends_the_round() -> None:
     assert set(play.ended()) == set(Stream)
 
 
-# ---- in place
-
-
 def test_in_place_names_nodes_in_the_decision_only_and_is_read_five_seconds_later() -> None:
     play = Play(IN_PLACE)
     began = play.now
@@ -336,9 +327,6 @@ def test_an_end_of_the_stream_soon_after_in_place_crashes_it(seconds: float) -> 
     play.after(seconds)
     play.machine.end(Stream.SIGNALS, play.now)
     assert any(isinstance(each, Crashed) for each in play.machine.decisions) is (seconds < 5)
-
-
-# ---- the end of a round
 
 
 def test_each_exit_comes_again_with_the_uuid_of_the_round() -> None:
@@ -411,9 +399,6 @@ def test_a_forced_outcome_comes_whatever_is_reported() -> None:
     play.fault(3)
     uuid = play.until("killMaster").uuid
     assert uuid == play.signals("stopTrain")[0].uuid
-
-
-# ---- operations
 
 
 def test_a_migration_ends_with_0_or_406_alone() -> None:

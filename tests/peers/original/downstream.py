@@ -103,8 +103,6 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
             await server.stop(0)
             await server.wait_for_termination()
 
-    # ---- the four calls
-
     async def Register(self, request: Any, context: Any) -> Any:
         if not request.HasField("pos"):
             self._die("Register without pos")
@@ -177,8 +175,6 @@ class Downstream(rpc.TaskNetServicer):  # type: ignore[misc]  # generated, witho
                 return
             down.acks.put_nowait(ack)
         down.end("EOF")
-
-    # ---- down
 
     def below(self, dst: Triple, wants: Callable[[Triple, Triple], bool]) -> list[tuple[Triple, Triple]]:
         """The receivers of a broadcast below, each with its next hop."""

@@ -114,8 +114,6 @@ class OriginalNode:
             self.died = reason
             self._death = asyncio.create_task(self.kill())
 
-    # ---- its application
-
     async def send(self, to: str, body: str = "", *, sync: bool = True, uuid: str = "", src: str = "") -> Answer:
         """Send a message. `createTime` stays 0; a broadcast loses its `sync`."""
         dst = parse(to)
@@ -141,8 +139,6 @@ class OriginalNode:
     def bodies(self) -> list[str]:
         """The bodies of everything received so far."""
         return [self.received.get_nowait().body for _ in range(self.received.qsize())]
-
-    # ---- message handling
 
     async def _faulty(self) -> None:
         await self.awake.wait()

@@ -110,8 +110,6 @@ class Upstream:
         self._checked(check_ack, ack)
         return ack
 
-    # ---- joining
-
     async def _run(self) -> None:
         while True:
             await self._connect()

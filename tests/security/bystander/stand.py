@@ -155,8 +155,6 @@ class Stand:
         """The size of all its log files, on disk and on stderr."""
         return sum(file.stat().st_size for file in self._folder.rglob("*.log*"))
 
-    # ---- the bystanders
-
     async def offer(self, seconds: float) -> Offered:
         """Have one bystander send to the other at a fixed rate."""
         told = await self._ask(
@@ -188,8 +186,6 @@ class Stand:
         """Seconds of processor time of the longest turn of the target's loop since the last call."""
         return float(await self._ask(self._members[0], "longest_turn"))
 
-    # ---- memory
-
     def reset_peak(self) -> None:
         """Measure growth from now on."""
         Path(f"/proc/{self.pid}/clear_refs").write_text(RESET_PEAK)
@@ -204,8 +200,6 @@ class Stand:
             if line.startswith(field + ":"):
                 return 1024 * int(line.split()[1])
         raise LookupError(field)
-
-    # ---- inside
 
     _receiver: Final = "Worker/90/901"
 

@@ -120,8 +120,6 @@ class FaultStage(stage.Stage):
         await super().start_mgr()
         await self.seen_in_log(self.done, done)
 
-    # ---- the files
-
     def mount(self, **files: str) -> None:
         """Change all files at once, as Kubernetes does with a ConfigMap: by the link `..data`."""
         self._versions += 1
@@ -171,8 +169,6 @@ class FaultStage(stage.Stage):
     async def seen_in_log(self, word: str, before: int) -> None:
         """Wait for another such line."""
         await self.look_for(lambda: self.changes(word) > before, f"the log says: {CHANGED} {word}")
-
-    # ---- the watcher, and people
 
     async def report(self, code: str, node: int = 1, device: str = "Ascend910-1", **flags: str) -> None:
         """Report a fault of a device, as a watcher on its node does, by the command."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TypeVar
 
 from taskd_net_lab.demos.job.evidence import Seen, Summary
 from taskd_net_lab.demos.job.scenarios import Scenario
 from taskd_net_lab.demos.job.stage import PATIENCE_S, Missed
 
-TOGETHER: Final = 3
-"""Scenarios at the same time, each with seven processes."""
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +62,30 @@ def problems(scenario: Scenario, seen: Sequence[Seen]) -> tuple[str, ...]:
     return tuple(Summary.of(seen).differences(scenario.expected))
 
 
-async def play_all(scenarios: Sequence[Scenario], done: Callable[[Result], None]) -> list[Result]:
-    """Play scenarios.
+async def play_beside(
+    play: Callable[[S], Awaitable[Result]], scenarios: Sequence[S], done: Callable[[Result], None], *, together: int
+) -> list[Result]:
+    """Play scenarios, some beside each other.
 
     Args:
+        play: plays one scenario.
         scenarios: the scenarios.
         done: called with each result, as it comes.
+        together: scenarios at the same time.
 
     Returns:
         The results, in the order of the scenarios.
     """
-    room = asyncio.Semaphore(TOGETHER)
+    room = asyncio.Semaphore(together)
 
-    async def one(scenario: Scenario) -> Result:
+    async def one(scenario: S) -> Result:
         async with room:
             result = await play(scenario)
-        done(result)
+            done(result)
         return result
 
     return await asyncio.gather(*map(one, scenarios))
+
+
+play_all = partial(play_beside, play, together=3)
+"""Play scenarios, three at the same time with seven processes each."""

@@ -92,8 +92,6 @@ class Stage:
             await asyncio.wait(self._tasks, timeout=END_S)
         self._folder.cleanup()
 
-    # ---- processes
-
     async def start_mgr(self) -> None:
         """Start the Mgr, with the state of the one before."""
         before = self.evidence.count("Mgr", BEGAN)
@@ -147,8 +145,6 @@ class Stage:
         """Let a process go on."""
         os.kill(self.evidence.pid(who), signal.SIGCONT)
 
-    # ---- the platform and ClusterD
-
     def signal(self, event: str, **fields: object) -> None:
         """Let ClusterD say something to the Mgr: a class of `taskd_net.job.decide.events`, and its fields."""
         stdin = self._processes["Mgr"].stdin
@@ -160,8 +156,6 @@ class Stage:
         new = self.folder / "reset.json.new"
         new.write_text(json.dumps({"RankList": [], "RetryTime": value}))
         new.rename(self.folder / "reset.json")
-
-    # ---- observation
 
     async def until(self, holds: Callable[[Evidence], bool], what: str) -> None:
         """Wait for evidence.

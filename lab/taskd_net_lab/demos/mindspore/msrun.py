@@ -59,8 +59,6 @@ class Msrun:
         if set(map(subprocess.Popen.wait, self._listed)) != {0}:
             sys.exit("a worker has failed")
 
-    # ---- the callbacks
-
     def kill(self, pids: list[int]) -> int:
         """KILL_WORKER."""
         everybody = -1 in pids

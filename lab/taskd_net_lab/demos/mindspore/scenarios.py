@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from taskd_net.base import vocabulary
-from taskd_net_lab.demos.job.run import Result
+from taskd_net_lab.demos.job.run import Result, play_beside
 from taskd_net_lab.demos.job.stage import Missed
 from taskd_net_lab.demos.mindspore.evidence import Course
 from taskd_net_lab.demos.mindspore.stage import PATIENCE_S, Stage
-
-TOGETHER: Final = 3
-"""Scenarios at the same time, each with six processes that mostly wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +32,6 @@ class Scenario:
     play: Callable[[Stage], Awaitable[None]]
     expected: Course
     real: bool = False
-
-
-# ---- with an Agent, under a Manager
 
 
 async def _to_the_end(stage: Stage) -> None:
@@ -81,9 +75,6 @@ async def _manager_killed(stage: Stage) -> None:
     await stage.until_lives(2, 1)
     stage.finish(0, 1)
     await stage.ended()
-
-
-# ---- with MSRunPlugin, under the platform's files
 
 
 async def _plugin_fault(stage: Stage) -> None:
@@ -186,22 +177,5 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     return Result(scenario.name, time.monotonic() - began, tuple(problems))
 
 
-async def play_all(scenarios: Sequence[Scenario], done: Callable[[Result], None]) -> list[Result]:
-    """Play scenarios, some beside each other.
-
-    Args:
-        scenarios: the scenarios.
-        done: called with each result, as it comes.
-
-    Returns:
-        The results, in the order of the scenarios.
-    """
-    room = asyncio.Semaphore(TOGETHER)
-
-    async def one(scenario: Scenario) -> Result:
-        async with room:
-            result = await play(scenario)
-        done(result)
-        return result
-
-    return await asyncio.gather(*map(one, scenarios))
+play_all = partial(play_beside, play, together=3)
+"""Play scenarios, three at the same time with six processes each, which mostly wait."""

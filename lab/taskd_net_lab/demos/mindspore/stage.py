@@ -93,8 +93,6 @@ class Stage:
             await asyncio.wait(self._reading)
         self._folder.cleanup()
 
-    # ---- steps
-
     async def start_mgr(self) -> None:
         """Start the Mgr, with the state of the one before, and wait until it listens."""
         process = await self._start("Mgr", MANAGER, "--listen", f"{self.host}:9601", "--state", "state")
@@ -198,8 +196,6 @@ class Stage:
         self.evidence.lives = {rank: len(pids) for rank, pids in self._pids().items()}
         self.evidence.schedulers = len(list(self.folder.glob("began-MS_SCHED-*")))
         self.evidence.asked = [int(file.name.split("-")[1]) for file in self.folder.glob("asked-*")]
-
-    # ---- observation
 
     async def until(self, holds: Callable[[], bool], what: str, patience: float | None = None) -> None:
         """Wait for evidence.

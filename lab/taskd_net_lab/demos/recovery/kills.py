@@ -49,9 +49,6 @@ GIVEN_UP: Final = {
 """The report with which the next Manager ends a call that was held, by its first word."""
 
 
-# ---- the expected course
-
-
 def _whole(flow: Flow, stop: Stop) -> Flow:
     """The flow after a kill."""
     return flow.again if flow.again is not None and stop.at in OPEN else flow
@@ -118,9 +115,6 @@ def expected(flow: Flow, victim: str) -> Summary:
         total.add(whole, whole.course, len(whole.calls), len(whole.reports))
         total.exits[CLUSTERD].append("0")
     return total.summary()
-
-
-# ---- the steps
 
 
 class Since:
@@ -254,9 +248,6 @@ async def _carry_out(stage: RecoveryStage, course: Course, since: Since) -> None
         await stage.until(lambda seen: seen.count(agent, COMMAND, 210) > starts, f"{agent} gets its 210")
     for who, times in Counter(course.starts).items():
         await stage.until(since.registered(who, times), f"{who} starts again, and is registered")
-
-
-# ---- ClusterD's scenarios
 
 
 def _package(flow: Flow) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from taskd_net.base.vocabulary import GRACE_EXIT, STOP_RANKS
-from taskd_net_lab.demos.job.run import Result
+from taskd_net_lab.demos.job.run import Result, play_beside
 from taskd_net_lab.demos.job.stage import Missed
 from taskd_net_lab.demos.training.evidence import STEPS, Course
 from taskd_net_lab.demos.training.stage import CLUSTERD, LOCAL, NODES, PATIENCE_S, Stage
@@ -349,15 +350,5 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     return Result(scenario.name, time.monotonic() - began, tuple(problems))
 
 
-async def play_all(scenarios: Sequence[Scenario], done: Callable[[Result], None]) -> list[Result]:
-    """Play scenarios, one after another: each keeps two cores busy.
-
-    Args:
-        scenarios: the scenarios.
-        done: called with each result, as it comes.
-    """
-    results = []
-    for scenario in scenarios:
-        results.append(await play(scenario))
-        done(results[-1])
-    return results
+play_all = partial(play_beside, play, together=1)
+"""Play scenarios, one after another: each keeps two cores busy."""

@@ -103,8 +103,6 @@ class Stage:
                 os.kill(pid, signal.SIGKILL)
         self._folder.cleanup()
 
-    # ---- processes
-
     async def start_mgr(self, *, operated: bool = False) -> None:
         """Start the Manager, and wait until it listens.
 
@@ -198,8 +196,6 @@ class Stage:
             await self.until(lambda: not self._left(), "nothing is left", LEFT_S)
         self.evidence.left = self._left()
         self.evidence.logs = len(list(self.folder.glob("logs/*/attempt_*/*/stdout.log*")))
-
-    # ---- observation
 
     async def until(self, holds: Callable[[], bool], what: str, patience: float | None = None) -> None:
         """Wait for evidence.

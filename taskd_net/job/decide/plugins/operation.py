@@ -51,7 +51,6 @@ class Operation(Plugin[S]):
     """
 
     takes: ClassVar[type[PluginRequest]]
-    pauses_training = True
     replies: ClassVar[str]
     patience: ClassVar[float]
 

@@ -93,6 +93,7 @@ class StressTestPlugin(Operation[Testing]):
     name = "OMStressTestPlugin"
     streams: ClassVar = {"OMStressTestStream": 1}
     takes = StressTest
+    pauses_training = True
     replies = "ReplyStressTestResult"
     patience = STRESS_TEST_S
 

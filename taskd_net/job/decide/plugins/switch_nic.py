@@ -66,6 +66,7 @@ class SwitchNicPlugin(Operation[Switching]):
     name = "OMSwitchNicPlugin"
     streams: ClassVar = {"OMSwitchNicStream": 1}
     takes = SwitchNic
+    pauses_training = True
     replies = "ReplySwitchNicResult"
     patience = SWITCH_NIC_S
 

@@ -92,9 +92,6 @@ def test_the_stages_before_the_fault_are_the_calls_of_the_client() -> None:
     assert [stop.at for stop in BEFORE] == [*made, State.INIT]
 
 
-# ---- the rest at a stage
-
-
 AT: Final = Stop("wait report process recover status", course=REPLACED)
 COME: Final = (
     Seen(CLUSTERD, ENTERED, 1, text=AT.at),

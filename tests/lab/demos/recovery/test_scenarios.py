@@ -47,9 +47,6 @@ async def test_a_recovery_leaves_the_expected_evidence(name: str) -> None:
     check(await play(BY_NAME[name]))
 
 
-# ---- broken evidence
-
-
 def evidence(expected: Summary) -> Iterator[Seen]:
     """Evidence with an expected summary."""
     pids = itertools.count(1)
@@ -74,9 +71,6 @@ def test_each_piece_of_the_evidence_counts(name: str) -> None:
     seen = list(evidence(BY_NAME[name].expected))
     assert Summary.of(seen) == BY_NAME[name].expected
     check_breaks(name, seen)
-
-
-# ---- broken steps
 
 
 @dataclass(frozen=True)
