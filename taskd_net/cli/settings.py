@@ -175,11 +175,12 @@ def manager_config(ctx: click.Context) -> ManagerConfig | None:
         ConfigError: a value is out of its range.
     """
     given = {name: ctx.params[name] for name in settings_of(ManagerConfig)}
-    if not given["job_id"]:
+    job_id = ctx.params["job_id"]
+    if not job_id:
         return None
     given["state"] = given["state"] or str(Path(ctx.params["log_path"]) / STATE_FILE)
     expected = size(ctx.params["expect"])
-    return ManagerConfig(**given, nodes=expected.nodes, processes_per_node=expected.processes)
+    return ManagerConfig(**given, job_id=job_id, nodes=expected.nodes, processes_per_node=expected.processes)
 
 
 def tls_of(ctx: click.Context) -> Tls | None:

@@ -84,6 +84,7 @@ class Link:
         waiting, waiting_bytes: messages of this stream whose answers have not left, and the bytes that count.
         announcements, positions: what the child may announce; None towards a parent.
         dropped: routes that are gone since its time has ended.
+        job_id: the job that the child has said; empty for none.
     """
 
     id: LinkId
@@ -119,6 +120,7 @@ class Link:
     announcements: Allowance | None = None
     positions: Allowance | None = None
     dropped: int = 0
+    job_id: str = ""
     _held_until: float = -INFINITY
     _changed_hands: float = -INFINITY
     _pause: float = 0.0
@@ -284,16 +286,22 @@ class Link:
         self.count_waiting(-self.waiting, -self.waiting_bytes)
         self.waiting = 0
 
-    def registered(self, position: Position, credentials: Credentials, quirks: Quirks | None) -> bool:
+    def registered(self, position: Position, credentials: Credentials, quirks: Quirks | None, job_id: str = "") -> bool:
         """The child has registered, with its position spelled so. Returns whether that prolongs its place."""
         self.position = position
         self.credentials = credentials
         self.quirks = quirks
+        self.job_id = job_id
         self.spell(position)
         self.dropped = 0
         self.epoch += 1
         first, self.renewed = not self.renewed, True
         return first
+
+    def leave(self, now: float) -> None:
+        """The child has no place here any more; a stream that stands is ended first."""
+        if not self.up:
+            self.expires = now
 
     def hold_place(self, until: float) -> None:
         """Keep the place of a child without a stream at least until then."""
@@ -388,7 +396,12 @@ class Children:
         return link is not None and not link.credentials.same_peer(credentials)
 
     def register(
-        self, now: float, position: Position, credentials: Credentials = UNSHOWN, quirks: Quirks | None = None
+        self,
+        now: float,
+        position: Position,
+        credentials: Credentials = UNSHOWN,
+        quirks: Quirks | None = None,
+        job_id: str = "",
     ) -> Link:
         """Give a child its place, or renew the one it has.
 
@@ -404,7 +417,7 @@ class Children:
         link = self._by_identity.get(position.identity)
         if link is None:
             link = self._add(now, position)
-        if link.registered(position, credentials, quirks):
+        if link.registered(position, credentials, quirks, job_id):
             self.renew(now, link)
         return link
 

@@ -81,6 +81,7 @@ class Reason(StrEnum):
 
     POSITION_TAKEN = "position taken by a newer stream"
     VIOLATION = "beyond the bounds of the link"
+    OTHER_JOB = "the parent has joined another job"
 
 
 @dataclass(slots=True)

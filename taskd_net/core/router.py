@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from taskd_net.base import limits
 from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.job_id import job_id_of
 from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.base.position import Position, Role
 from taskd_net.core.acks import Answer, Origin, ReplyTo
@@ -32,6 +33,7 @@ from taskd_net.core.frame import Frame, Probe
 from taskd_net.core.identity import UNSHOWN, Credentials, Violation
 from taskd_net.core.inbox import Delivery, InboxGate
 from taskd_net.core.links import UP, Children, Link, Terms
+from taskd_net.core.membership import Membership
 from taskd_net.core.probes import Probes
 from taskd_net.core.quirks import Quirks
 from taskd_net.core.ready import Diverted, EndStream, Forgot, Key, Kind, Ready, Reason, SignsOfLife, Token
@@ -80,7 +82,7 @@ class RouterConfig:
         max_children: children at most.
         grace: time for which a child without a stream keeps its place.
         registration_hold: time for which a registration without a stream holds its place.
-        job: the job that certificates have to name.
+        job: id of the job, which certificates have to name; empty for that of the parent.
         confirms: the application confirms the messages in its inbox, and senders are answered only then.
         limits: bounds on a peer's fields and its share of the node.
         routes, routes_slice: as in `core.topology`.
@@ -126,6 +128,7 @@ class Router:
         self._topology = Topology(
             position, self._up, self.children, config.job, config.limits, config.routes, config.routes_slice
         )
+        self.membership = Membership(job_id_of(config.job))
         self.quota = self.children.quota
         self._most_unanswered = config.limits.child_messages + ANSWERS_UNTAKEN
         # As many messages again were refused, and their answers are not taken.
@@ -357,6 +360,7 @@ class Router:
         credentials: Credentials = UNSHOWN,
         *,
         service: bool = False,
+        job_id: str = "",
     ) -> Ready:
         """Give a child its place; it is routable from here once its stream stands.
 
@@ -366,13 +370,17 @@ class Router:
             quirks: its deviations from the contract, if it has any.
             credentials: the identity that its connection shows.
             service: it is a tool or a service, and no rank of the job.
+            job_id: the job that it says it belongs to; empty where it says none.
 
         Returns:
-            In `link`, the child's link. Or in `refusal`: 4003-4005 for a bad position, 4999 for this node's own, 5003
-            when there is no place; a Violation with 4002 for a position that is not its own to take.
+            In `link`, the child's link. Or in `refusal`: an OtherJob with 4999 for a node of another job; 4003-4005 for
+            a bad position, 4999 for this node's own, 5003 when there is no place; a Violation with 4002 for a position
+            that is not its own to take.
         """
         try:
-            link = self._topology.register(now, position, credentials, quirks, service=service)
+            # First: a node of another job takes no place, and changes nothing for the node in that position here.
+            self.membership.require(position, job_id)
+            link = self._topology.register(now, position, credentials, quirks, service=service, job_id=job_id)
         except Refusal as refusal:
             self._decisions.ready.refusal = refusal
             return self._take()
@@ -426,6 +434,8 @@ class Router:
                     self._decisions.lose(frame, Code.NETWORK_SEND_LOST, src, "the stream was replaced")
             return self._take()
         self.children.lost(now, link)
+        if self.membership.excludes(link.job_id):
+            link.leave(now)
         # Other claims of a way to this child were refused while it was connected here.
         self.routes.yield_to_others(link.position.identity, link.id)
         self._admission.link_down(link)
@@ -500,6 +510,7 @@ class Router:
         quirks: Quirks | None = None,
         told: bool | None = None,
         terms: Terms = Terms(),  # noqa: B008 - a tuple
+        job_id: str = "",
     ) -> Ready:
         """The stream to the parent is up.
 
@@ -512,11 +523,14 @@ class Router:
             quirks: the parent's deviations from the contract, if it has any.
             told: whether the parent says that it has joined; None for one that does not tell.
             terms: of the stream.
+            job_id: the parent's job; empty where it says none.
         """
         up = self._up
         assert up is not None, "the Mgr has no upstream"
         up.identify(parent, quirks)
         up.opened(now, session, terms)
+        if self.membership.take(job_id):
+            self._end_other_jobs(now)
         self._advertisements.came_up(withdraws, quirks, told)
         levels = min(depth, ACK_TIMEOUT_LEVELS)
         self._hop_timeout = self._config.ack_timeout * ACK_TIMEOUT_PER_LEVEL**levels
@@ -643,6 +657,15 @@ class Router:
         return bool(self._sends or self.gate.line or self._delivery.unconfirmed) or any(
             link.queued_messages or link.in_flight.count for link in links
         )
+
+    def _end_other_jobs(self, now: float) -> None:
+        """End the places of the children that another job has: they came before this node had a job."""
+        for link in self.children.by_id.values():
+            if self.membership.excludes(link.job_id):
+                link.leave(now)
+                if link.up:
+                    self._decisions.ready.notices.append(EndStream(link.session, Reason.OTHER_JOB))
+                self._decisions.schedule.look(self.children, link.expires)
 
     def _has_forgotten(self, link: Link | None, gone: list[Position]) -> None:
         """End the child's place, if it was one, and withdraw these nodes."""

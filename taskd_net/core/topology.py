@@ -158,6 +158,7 @@ class Topology:
         quirks: Quirks | None = None,
         *,
         service: bool = False,
+        job_id: str = "",
     ) -> Link:
         """Register a child and its route. Messages can reach it once its stream is up.
 
@@ -172,7 +173,7 @@ class Topology:
             raise Violation(Code.NIL_POSITION, f"{position} is not named by the peer's certificate")
         if self.children.held_against(position.identity, credentials):
             raise Violation(Code.NIL_POSITION, f"{position} is taken: another peer is connected in it")
-        link = self.children.register(now, position, credentials, quirks)
+        link = self.children.register(now, position, credentials, quirks, job_id)
         self.routes.learn(position.identity, link.id, link.epoch)
         return link
 

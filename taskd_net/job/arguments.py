@@ -14,6 +14,7 @@ from typing import Final
 from taskd_net.base import limits, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ArgumentError, ConfigError
+from taskd_net.base.job_id import require_job_id
 from taskd_net.base.position import RANK_CHARS
 from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
@@ -30,6 +31,9 @@ UPSTREAM_ADDR: Final = "UpstreamAddr"
 ENVIRONMENT: Final = "TASKD_NET_"
 UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 """Variable with the Proxy of this node, for its Workers and its Agent."""
+
+JOB_ID: Final = f"{ENVIRONMENT}JOB_ID"
+"""Variable with the id of the job, for all nodes of it."""
 
 IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 """Variable of a Manager's setting, which an Agent sets for its workers where the Manager says so: `on`."""
@@ -111,6 +115,13 @@ def seconds_of_environment(variable: str, default: float) -> float:
     if not value >= 0:
         raise ConfigError(f"{variable} is {shown(text)}; expected a number of seconds, at least 0")
     return min(value, limits.TIMEOUT_MAX_S)
+
+
+def job_id() -> str | None:
+    """The id of the job in the environment; None where it has none."""
+    value = os.environ.get(JOB_ID) or None
+    require_job_id(JOB_ID, value)
+    return value
 
 
 def server_rank(config: Settings, *variables: str) -> int:

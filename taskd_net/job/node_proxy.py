@@ -89,6 +89,7 @@ class AgentsProxy:
         self._listen = listen
         self._variable = variable
         self._config = config
+        self._job_id = arguments.job_id()
         self._node: BlockingNode | None = None
         self._is_there = False
         self._upstream()
@@ -114,7 +115,7 @@ class AgentsProxy:
             log.info("no_own_proxy", reason="the Agent's TLS has no server_key, so the Proxy must be another process")
             return
         config = NodeConfig.proxy(
-            server_rank=self._server_rank, listen=self._listen, upstream=upstream, inbox=0, tls=tls
+            server_rank=self._server_rank, job_id=self._job_id, listen=self._listen, upstream=upstream, inbox=0, tls=tls
         )
         try:
             node = BlockingNode(config).start()

@@ -9,6 +9,7 @@ from taskd_net.base import limits, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ArgumentTypeError, ConfigError, Refusal
 from taskd_net.base.expect import Expected
+from taskd_net.base.job_id import job_id_of, require_job_id
 from taskd_net.base.peer_limits import DEFAULT, Limits
 from taskd_net.base.position import Position, Role, require_node
 from taskd_net.base.schema import DAEMONS, JOINING, PREFIX, Group, Kind, require_all, setting
@@ -47,6 +48,8 @@ class NodeConfig:
         position: The node's own.
         listen: Address for the children's connections. Port 0 takes any free port, which the ready line names. A Proxy
             needs to be reached from its own node alone.
+        job_id: Id of the job. Nodes of another job are refused. A node without one takes that of its parent
+            ([two jobs](training.md#two-jobs-on-one-machine)).
         upstream: Address of the parent, the Mgr or a Proxy. The Mgr has none. Several, with commas, are tried in turn,
             and after a loss the one that answers first ([reliability](reliability.md)).
         inbox: Messages for this node that wait for the application. More absorb bursts without 5001, and are lost if
@@ -71,7 +74,7 @@ class NodeConfig:
             probes of this machine; every process there can join the mesh.
         identity: Proof of a child's claims. `certificate` accepts only positions that the child's certificate names
             ([security](security.md)); needs TLS and `job`.
-        job: Name of the job in certificates.
+        job: Name of the job in certificates. Without it `job_id`; with both they have to agree.
         service: Whether this is a tool or a service, and no rank of the job. The state of the mesh shows it as such,
             and forgets it when it has left.
         confirms: Whether senders to this node are answered 0 only when its application confirms their message
@@ -107,6 +110,21 @@ class NodeConfig:
             **dict.fromkeys(JOINING, _JOINED_AT),
         },
     )
+    job_id: str | None = setting(
+        Kind.TEXT,
+        None,
+        unset="its parent's",
+        matters=True,
+        of=(*DAEMONS, *JOINING),
+        by={
+            "mgr": {
+                "unset": "none, decides nothing",
+                "about": "Job that this Mgr decides for, and whose nodes it takes. Without it the Mgr keeps no state, "
+                "decides nothing ([manager](manager.md)), and takes the nodes of any job.",
+            },
+            "proxy": {"matters": False},
+        },
+    )
     inbox: int | None = setting(
         Kind.WHOLE,
         None,
@@ -139,6 +157,11 @@ class NodeConfig:
     job: str | None = setting(Kind.TEXT, None, unset="none", group=Group.TLS)
     # The last one: in a class's body its name hides the module's.
     limits: Limits = DEFAULT
+
+    @property
+    def job_name(self) -> str:
+        """The name of the job, by either setting; empty for none."""
+        return job_id_of(self.job_id) or self.job or self.job_id or ""
 
     @property
     def upstreams(self) -> tuple[Address, ...]:
@@ -200,7 +223,7 @@ class NodeConfig:
         shared = {each.name for each in fields(RouterConfig)} & {each.name for each in fields(self)}
         given = {name: getattr(self, name) for name in shared}
         given["inbox"] = limits.INBOX[self.position.role] if self.inbox is None else self.inbox
-        return RouterConfig(**{**given, "job": self.job or ""})
+        return RouterConfig(**{**given, "job": self.job_name})
 
 
 def _place(config: NodeConfig, role: Role) -> None:
@@ -225,6 +248,11 @@ def _values(config: NodeConfig, _: Role) -> None:
         raise ConfigError(f"service is {shown(config.service)}; expected True or False")
     if config.expect is not None:
         Expected.parse(config.expect)
+    require_job_id("job_id", config.job_id)
+    require_job_id("job", config.job)
+    names = [job_id_of(config.job_id), job_id_of(config.job)]
+    if all(names) and len(set(names)) > 1:
+        raise ConfigError(f"job is {shown(config.job)}, and job_id {shown(config.job_id)}; expected one name")
 
 
 def _addresses(config: NodeConfig, role: Role) -> None:
@@ -246,8 +274,8 @@ def _security(config: NodeConfig, role: Role) -> None:
         raise ConfigError(f"server_key is missing; a {role} with tls needs it, and server_crt")
     if config.identity == "certificate" and not (config.tls is not None and config.tls.listens):
         raise ConfigError("identity is 'certificate'; expected TLS for children, which shows their certificates")
-    if config.identity == "certificate" and not config.job:
-        raise ConfigError("job is missing; identity is 'certificate', and certificates name positions of a job")
+    if config.identity == "certificate" and not config.job_name:
+        raise ConfigError("job_id is missing; identity is 'certificate', and certificates name positions of a job")
 
 
 def require_config(config: object) -> None:

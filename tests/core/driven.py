@@ -240,10 +240,15 @@ class Driven:
         return self.read(self.core.close_inbox())
 
     def register(
-        self, now: float, position: Position, quirks: Quirks | None = None, credentials: Credentials = UNSHOWN
+        self,
+        now: float,
+        position: Position,
+        quirks: Quirks | None = None,
+        credentials: Credentials = UNSHOWN,
+        job_id: str = "",
     ) -> Link:
         """Raises the refusal, if it is one."""
-        ready = self.core.register(now, position, quirks, credentials)
+        ready = self.core.register(now, position, quirks, credentials, job_id=job_id)
         assert not self.read(ready)
         if ready.refusal is not None:
             raise ready.refusal
@@ -301,9 +306,12 @@ class Driven:
         counts: bool = False,
         told: bool | None = None,
         bare: bool = False,
+        job_id: str = "",
     ) -> list[Action]:
         terms = Terms(numbered, bare, counts, probes)
-        return self.read(self.core.upstream_up(now, session, parent, depth, withdraws, quirks, told, terms))
+        return self.read(
+            self.core.upstream_up(now, session, parent, depth, withdraws, quirks, told, terms, job_id=job_id)
+        )
 
     def parent_told(self, now: float, joined: bool) -> list[Action]:
         return self.read(self.core.parent_told(now, joined))

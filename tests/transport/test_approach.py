@@ -138,7 +138,7 @@ async def test_child_without_a_place_asks_less_often(mesh: Mesh, monkeypatch: py
     async with RawParent() as parent:
         parent.refuse["Register"] = int(Code.EXCEED_MAX_REGISTRY_NUM)
         worker = await mesh.worker(0, 0, parent.address, join=False)
-        while max(bounds, default=0.0) < transport_join.FULL_PAUSE_MAX_S:
+        while max(bounds, default=0.0) < transport_join.NO_PLACE_PAUSE_MAX_S:
             await soon(parent.requested("Register"))
         parent.refuse.clear()
         await soon(worker.joined())

@@ -55,7 +55,7 @@ def initialise(
     server_rank = arguments.server_rank(wanted, framework.rank_variable)
     upstream = arguments.upstream(wanted)
     secured = arguments.secured(wanted, listens=False, connects=True)
-    node = NodeConfig.agent(server_rank=server_rank, upstream=upstream, tls=secured)
+    node = NodeConfig.agent(server_rank=server_rank, job_id=arguments.job_id(), upstream=upstream, tls=secured)
     own_proxy = proxy(server_rank, upstream, framework.mgr_variable, wanted)
     workers, plans = framework.supervised(operators, cls)
     devices = device_names(wanted)

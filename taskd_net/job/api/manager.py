@@ -164,6 +164,7 @@ def init_taskd_manager(config: Mapping[str, object]) -> bool:
     host = arguments.LOOPBACK if local else os.environ.get("POD_IP") or arguments.LOOPBACK
     listen = arguments.joined(host, "POD_IP", arguments.MGR_PORT, "port")
     node = NodeConfig.mgr(
+        job_id=_job_id(wanted),
         listen=listen,
         confirms=True,
         expect=_expected(wanted),
@@ -247,7 +248,7 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
     As with TaskD, `PROCESS_RECOVER=on` switches recovery on; `TASKD_PROCESS_ENABLE` alone decides on `taskd_enable`.
     """
     given = _of_environment() | {name: config[name] for name in _FAULTS if name in config}
-    job_id = str(config.get("job_id") or os.environ.get("MINDX_TASK_ID") or "")
+    job_id = _job_id(config)
     folder = Path(os.environ.get(logs.PATH) or logs.DEFAULT_PATH)
     expected = size(_expected(config))
     given |= {
@@ -261,6 +262,11 @@ def _settings(config: Mapping[str, object]) -> manager.ManagerConfig:
         "processes_per_node": expected.processes,
     }
     return manager.ManagerConfig(**given)
+
+
+def _job_id(config: Mapping[str, object]) -> str:
+    """The id of the job, as the configuration, or the environment, says it; empty for none."""
+    return str(config.get("job_id") or arguments.job_id() or os.environ.get("MINDX_TASK_ID") or "")
 
 
 def _of_environment() -> dict[str, Any]:

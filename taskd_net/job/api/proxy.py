@@ -44,6 +44,7 @@ def init_taskd_proxy(config: Mapping[str, object]) -> bool:
     # Without an inbox: nobody reads what is sent to a Proxy itself, so its sender has to hear that at once (5000).
     node = NodeConfig.proxy(
         server_rank=server_rank,
+        job_id=arguments.job_id(),
         listen=listen,
         plain_listen=arguments.plain_address(wanted, arguments.PROXY_PORT),
         upstream=upstream,

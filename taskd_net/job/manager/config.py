@@ -77,8 +77,6 @@ class ManagerConfig(FaultSettings):
     """The settings of the Manager of one job; those of the fault levels stand with them.
 
     Args:
-        job_id: Job that this Mgr decides for. Without it the Mgr keeps no state, and decides nothing
-            ([manager](manager.md)).
         fault_recover: Recovery by process; any text but `off` switches it on. ClusterD decides on faults then, where
             the Manager is connected to it; without ClusterD it changes nothing.
         plugins: Folder with users' plugins (`*.py`, one class each). Everything in it runs in the Manager's process.
@@ -111,13 +109,13 @@ class ManagerConfig(FaultSettings):
             certificates: any other report counts about its sender's own node ([fault levels](faults.md#reporters)).
         clusterd: Signals of ClusterD come in by a queue of the process.
         resets: A hook of the process resets devices.
+        job_id: Id of the job, a setting of the node; None for a Manager that decides nothing.
         nodes, processes_per_node: Size of the job; 0 for unknown.
 
     Raises:
         ConfigError: names the field, its value and the range.
     """
 
-    job_id: str | None = _manager(Kind.TEXT, None, unset="none, decides nothing", matters=True)
     fault_recover: str = _manager(Kind.TEXT, "", variables={"PROCESS_RECOVER": _recover}, unset="off")
     plugins: str | None = _manager(Kind.FOLDER, None, unset="none")
     plugin_timeout: float = _manager(Kind.SECONDS, PLUGIN_S, most=60.0)
@@ -143,6 +141,7 @@ class ManagerConfig(FaultSettings):
     fault_reporters: str | None = _fault(Kind.POSITIONS, None, unset="none")
     clusterd: bool = False
     resets: bool = False
+    job_id: str | None = None
     nodes: int = 0
     processes_per_node: int = 0
 

@@ -232,8 +232,8 @@ def node_config(rank: int, framework: TrainingFramework) -> NodeConfig:
     """
     server_rank = framework.node_of_worker()
     upstream = os.environ.get(arguments.UPSTREAM) or f"{arguments.LOOPBACK}:{arguments.PROXY_PORT}"
-    secured = arguments.secured({}, listens=False, connects=True)
+    secured, job_id = arguments.secured({}, listens=False, connects=True), arguments.job_id()
     try:
-        return NodeConfig.worker(server_rank=server_rank, rank=rank, upstream=upstream, tls=secured)
+        return NodeConfig.worker(server_rank=server_rank, rank=rank, job_id=job_id, upstream=upstream, tls=secured)
     except ConfigError as error:
         raise ConfigError(f"{arguments.UPSTREAM}: {error}") from None

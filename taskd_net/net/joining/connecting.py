@@ -14,6 +14,7 @@ from taskd_net.base import limits
 from taskd_net.base.address import Address
 from taskd_net.base.codes import Code, NodeError, Refusal, describe
 from taskd_net.base.position import Position
+from taskd_net.base.untrusted import shown
 from taskd_net.net.joining import channel as channels
 from taskd_net.net.joining.approach import Approach, approach_of
 from taskd_net.net.links import peer as peers
@@ -38,7 +39,7 @@ Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[An
 
 
 class NoPlace(Failed):
-    """The parent has its maximum of children, or of connections from this address."""
+    """The parent has its maximum of children, or of connections from this address, or is of another job."""
 
 
 class ParentConnection(NamedTuple):
@@ -223,7 +224,7 @@ class Connector:
         # The same three fields here, on the stream and in announcements: some parents look them up as they are.
         call = unary_call(channel, "Register")(
             requests.write_register(str(uuid4()), self._router.identity),
-            metadata=peers.own_metadata(service=self._service),
+            metadata=peers.own_metadata(service=self._service, job=self._router.membership.job_id),
             timeout=limit,
         )
         try:
@@ -237,12 +238,18 @@ class Connector:
             raise Failed(f"Register: {refusal}") from refusal
         self._known = True
         approach.answered(usual, self._host.now() - began)
+        peer = peers.of_parent(metadata)
+        own = self._router.membership
+        # It does not say so where it has taken its job's id a moment ago.
+        if own.excludes(peer.job_id):
+            theirs = f"{ack.src} at {self._upstream} is of job {shown(peer.job_id)}"
+            raise NoPlace(f"this node is of job {shown(own.job_id)}, and {theirs}")
         if not ack.ok:
             refused = NoPlace if ack.code == Code.EXCEED_MAX_REGISTRY_NUM else Failed
             unnamed = f"; or the parent proves claims, and the certificate names no {self._router.position}"
             why = unnamed if ack.code == Code.NIL_POSITION else ""
             raise refused(f"Register was refused: {describe(ack.code)}{why}")
-        return ack.src, peers.of_parent(metadata)
+        return ack.src, peer
 
     async def _in_words(self, error: grpc.aio.AioRpcError) -> str:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 UPSTREAM_BYTES: Final = 160
 """Bytes of the parent's address in use, and of the reasons against others, in reports: two addresses and a reason."""
 
-FULL_PAUSE_MAX_S: Final = 8.0
-"""Seconds, upper bound of the pauses of a child that was refused with 5003: thousands that find no place and ask once a
-second would take a whole core of their parent."""
+NO_PLACE_PAUSE_MAX_S: Final = 8.0
+"""Seconds, upper bound of the pauses of a child that has no place at its parent, which is full or of another job.
+Thousands that ask once a second would take a whole core of their parent."""
 
 
 class _Lost(Exception):
@@ -207,7 +207,7 @@ class Joiner:
             except Failed as failed:
                 reason = str(failed)
                 if isinstance(failed, NoPlace):
-                    backoff = replace(backoff, maximum=max(backoff.maximum, FULL_PAUSE_MAX_S))
+                    backoff = replace(backoff, maximum=max(backoff.maximum, NO_PLACE_PAUSE_MAX_S))
                 if reason != self._reasons.get(self.upstream):
                     self._host.log.warning("join_failed", upstream=str(self.upstream), reason=reason)
             except _Lost as lost:
@@ -356,6 +356,7 @@ class Joiner:
                 peer.profile.parent,
                 stay.connection.opened.told,
                 session.terms._replace(probes=session.probed if peer.probes else None),
+                job_id=peer.job_id,
             )
         )
 

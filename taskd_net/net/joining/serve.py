@@ -15,6 +15,7 @@ from taskd_net.base.position import Position
 from taskd_net.core.frame import Ack, Frame
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import Link
+from taskd_net.core.membership import OtherJob
 from taskd_net.core.quota import Quota
 from taskd_net.core.ready import Forgot, Reason
 from taskd_net.core.routes import LinkId
@@ -22,6 +23,7 @@ from taskd_net.net.joining import grpc_threads, standard
 from taskd_net.net.joining.announcements import Announcements
 from taskd_net.net.joining.channel import server_options
 from taskd_net.net.joining.grpc_log_filter import filter_grpc_logs
+from taskd_net.net.joining.other_jobs import OtherJobs
 from taskd_net.net.joining.pending import PendingRegistrations
 from taskd_net.net.joining.permissions import Permissions
 from taskd_net.net.joining.streams import ChildObserver, ChildStreams, Services
@@ -97,6 +99,7 @@ class MeshServer:
         self._permissions = Permissions(host.router, self.connections, certified=certified)
         self._announcements = Announcements(host, observer, self._permissions)
         self._pending = PendingRegistrations(lambda: host.router.children.free_places)
+        self._other_jobs = OtherJobs()
         self._streams = ChildStreams(host, observer, self._permissions, self._pending)
         self._services = services
         self._limits = host.router.limits
@@ -330,15 +333,17 @@ class MeshServer:
             if self.connections.of_host(caller.remote) >= most:
                 text = f"{caller.remote.place} has {most} connections already"
                 raise Refusal(Code.EXCEED_MAX_REGISTRY_NUM, text, uuid)
-            if link is None and self._router.children.free_places <= 0:
-                # A full parent says so at once: its caller waits in no line.
-                ready = self._router.register(self.host.now(), position, None, self._permissions.shown(caller))
+            other_job = self._router.membership.excludes(peer.job_id)
+            if other_job or (link is None and self._router.children.free_places <= 0):
+                # A caller without a place is refused at once, and waits in no line.
+                shown = self._permissions.shown(caller)
+                ready = self._router.register(self.host.now(), position, None, shown, job_id=peer.job_id)
                 assert ready.refusal is not None
                 raise ready.refusal
             async with self._pending.place(caller.remote, None if link is None else link.id) as place:
                 quirks, credentials = peer.profile.child_quirks(position), self._permissions.shown(caller)
                 now, service = self.host.now(), peer.service
-                ready = self._router.register(now, position, quirks, credentials, service=service)
+                ready = self._router.register(now, position, quirks, credentials, service=service, job_id=peer.job_id)
                 if ready.refusal is not None:
                     raise ready.refusal
                 assert ready.link is not None
@@ -346,6 +351,10 @@ class MeshServer:
                     self._pending.keep(place, ready.link)
         except Refusal as refusal:
             refusal.uuid = uuid
+            if isinstance(refusal, OtherJob):
+                context.set_trailing_metadata(peers.refusing_metadata(self._router.membership.job_id))
+                if not self._other_jobs.is_news(self.host.now(), (position.identity, caller.remote.host)):
+                    raise
             self._observer.child_refused(position, refusal.detail)
             if isinstance(refusal, Violation):
                 raise
@@ -357,7 +366,8 @@ class MeshServer:
             self._strangers.heard(caller.remote.host, caller.remote.port)
         # Trailing: initial metadata would be a write of its own, and a parent may have thousands of children to answer.
         offers = tuple(pair for acceptor in self._acceptors for pair in acceptor.offer(ready.link, caller))
-        context.set_trailing_metadata(peers.parent_metadata(self.depth, offers, self._services.pace))
+        job = self._router.membership.job_id
+        context.set_trailing_metadata(peers.parent_metadata(self.depth, offers, self._services.pace, job))
         return Ack(uuid, Code.OK, self._router.position)
 
 

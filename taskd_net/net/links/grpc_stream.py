@@ -27,6 +27,7 @@ _STATUS: Final = {
     End.ELSEWHERE: grpc.StatusCode.UNAVAILABLE,
     End.BUSY: grpc.StatusCode.UNAVAILABLE,
     End.VIOLATION: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    End.OTHER_JOB: grpc.StatusCode.FAILED_PRECONDITION,
     End.UNKNOWN: grpc.StatusCode.UNKNOWN,
 }
 

@@ -50,6 +50,7 @@ class End(Enum):
     CLOSING = "the parent is closing"
     ELSEWHERE = "the Manager at the parent may not be the one that leads: try the other addresses"
     VIOLATION = Reason.VIOLATION.value
+    OTHER_JOB = Reason.OTHER_JOB.value
     BUSY = "the older link does not come to rest: try again"
     # The original's own words.
     UNKNOWN = "un registry error"

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 
-from taskd_net.base import limits
+from taskd_net.base import job_id, limits
 from taskd_net.base.position import Position, Role
 from taskd_net.base.states import State
 from taskd_net.base.untrusted import natural
@@ -40,6 +40,7 @@ PACE_KEY = "taskd-net-pace"
 ROUTES_KEY = "taskd-net-routes"
 END_KEY = "taskd-net-end"
 JOINED_KEY = "taskd-net-joined"
+JOB_KEY = "taskd-net-job"
 # Properties that a peer states by one key with one value.
 REPORTS = ("taskd-net-status", "reports/1")
 PROBES = ("taskd-net-probes", "1")
@@ -133,6 +134,7 @@ class Peer:
         ends: as a parent it accepts that a child, or a node below it, leaves in good order.
         service: as a child it is a tool or a service, and no rank of the job.
         hears: as a child it expects to hear whether its parent has joined.
+        job_id: the job that it belongs to; empty where it says none.
     """
 
     profile: Profile
@@ -147,6 +149,7 @@ class Peer:
     ends: bool = False
     service: bool = False
     hears: bool = False
+    job_id: str = ""
 
 
 def read_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Mapping[str, str]:
@@ -174,7 +177,10 @@ def of_parent(metadata: Mapping[str, str]) -> Peer:
 
 def _of_ours(metadata: Mapping[str, str], **more: Any) -> Peer:
     said, version = metadata.items(), metadata[VERSION_KEY]
-    return Peer(OURS, version, probes=PROBES in said, counts=COUNTS in said, numbers=NUMBERS in said, **more)
+    job = job_id.unescaped(metadata.get(JOB_KEY, ""))
+    return Peer(
+        OURS, version, probes=PROBES in said, counts=COUNTS in said, numbers=NUMBERS in said, job_id=job, **more
+    )
 
 
 def position_taken(status: grpc.StatusCode, text: str) -> bool:
@@ -182,19 +188,30 @@ def position_taken(status: grpc.StatusCode, text: str) -> bool:
     return status is grpc.StatusCode.ALREADY_EXISTS or text == grpc_status.POSITION_TAKEN
 
 
-def own_metadata(*, service: bool = False) -> Metadata:
-    """The metadata of this node's Register. `service`: it is a tool or a service, and no rank of the job."""
-    says = ((VERSION_KEY, __version__), PROBES, NUMBERS, COUNTS, HEARS)
+def own_metadata(*, service: bool = False, job: str = "") -> Metadata:
+    """The metadata of this node's Register.
+
+    Args:
+        service: it is a tool or a service, and no rank of the job.
+        job: the id of its job; empty for none.
+    """
+    says = ((VERSION_KEY, __version__), PROBES, NUMBERS, COUNTS, HEARS, *_job(job))
     return (*says, SERVICE) if service else says
 
 
-def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata:
+def refusing_metadata(job: str) -> Metadata:
+    """The metadata of this node's answer to the Register of a node of another job. `job`: the id of its own."""
+    return ((VERSION_KEY, __version__), *_job(job))
+
+
+def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0, job: str = "") -> Metadata:
     """The metadata of this node's answer to Register.
 
     Args:
         depth: its levels below the Mgr.
         offers: the offers of its kinds of link.
         pace: seconds between two reports of one child; sent only where they are longer than usual.
+        job: the id of its job; empty for none.
     """
     slower = ((PACE_KEY, str(min(_MOST, round(pace)))),) if pace > limits.STATUS_FIGURES_S else ()
     return (
@@ -206,7 +223,12 @@ def parent_metadata(depth: int, offers: Metadata, pace: float = 0.0) -> Metadata
         COUNTS,
         *offers,
         *slower,
+        *_job(job),
     )
+
+
+def _job(job: str) -> Metadata:
+    return ((JOB_KEY, job_id.escaped(job)),) if job else ()
 
 
 def stream_metadata(position: Position, *, continues: bool = False) -> Metadata:
