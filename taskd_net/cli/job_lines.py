@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.codes import Code
-from taskd_net.cli.mesh_lines import Line, duration, names
+from taskd_net.cli.mesh_lines import Line, names
+from taskd_net.cli.phrases import clock, duration, phrases
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
-from taskd_net.observe.job_view import SILENT, TROUBLE
+from taskd_net.observe.job_view import (
+    SILENT,
+    TROUBLE,
+    AgentView,
+    ClusterdView,
+    DeviceView,
+    JobCounters,
+    JobView,
+    LeaderView,
+)
 from taskd_net.observe.status_codec import read_position
 
 DECISIONS: Final = 10
@@ -44,7 +53,7 @@ def draw(job: Document, *, everything: bool = False) -> list[Line]:
         everything: whether to show each Agent and each decision that the document has.
     """
     shown = (devices(job), _agents(job, everything=everything), _decisions(job, everything=everything))
-    return [*_head(job), *_streams(job), *_clusterd(job["clusterd"]), *chain(*shown)]
+    return [*_head(job), *_streams(job), *_clusterd(job["clusterd"], job["time"]), *chain(*shown)]
 
 
 def devices(job: Document) -> list[Line]:
@@ -66,7 +75,7 @@ def silent_agents(mesh: Document) -> list[Line]:
         return []
     lines: list[Line] = [("", ""), (f"SILENT AGENTS  {mesh['agents_silent']}", "bold")]
     lines += [
-        (f"  Agent/{each['rank']:<4} silent since {_clock(each['since'])}", "yellow") for each in mesh["silent_agents"]
+        (f"  Agent/{each['rank']:<4} silent since {clock(each['since'])}", "yellow") for each in mesh["silent_agents"]
     ]
     if len(mesh["silent_agents"]) < mesh["agents_silent"]:
         lines.append((f"  and {mesh['agents_silent'] - len(mesh['silent_agents'])} more", "dim"))
@@ -82,10 +91,7 @@ def device_words(device: Document, now: float) -> str:
         words[0] += f" for {duration(now - device['since'])}"
     words.append(" ".join(filter(None, (device["level"], device["type"], device["code"]))))
     words.append(device["reason"])
-    if device["reporter"]:
-        words.append(f"reported by {device['reporter']}")
-    if device["action"]:
-        words.append(f"now: {device['action']}")
+    words += phrases(DeviceView, device, now)
     return f"{device['device']}{rank}  {'  '.join(filter(None, words))}"
 
 
@@ -99,16 +105,10 @@ def _head(job: Document) -> list[Line]:
     if size is not None:
         words[0] += f" of {size['nodes']}x{size['processes']}"
     words.append("ClusterD decides on faults" if job["decides_on"] == "ClusterD" else "decides on reports")
-    words.append("restarts left: " + _known(job["restarts_left"]))
-    if job["retry_time"] is not None:
-        words.append(f"RetryTime {job['retry_time']}")
-    if job["paused"]:
-        words.append("PAUSED by ClusterD: no Agent may start")
+    words += phrases(JobView, job, job["time"])
     counters, state = job["counters"], job["state"]
     decided = sum(counters["decisions"].values())
-    done = [f"since its start: {decided} decisions", f"restart rounds: {counters['rounds']}"]
-    if counters["fault_to_command"] is not None:
-        done.append(f"faults answered in {counters['fault_to_command'] * 1000:.0f} ms on average")
+    done = [f"since its start: {decided} decisions", *phrases(JobCounters, counters, job["time"])]
     done.append(f"state in {state['file']}" if state["file"] else "no state file")
     leader = job["leader"]
     return [
@@ -120,12 +120,13 @@ def _head(job: Document) -> list[Line]:
 
 
 def leader_words(leader: Document, now: float) -> str:
-    """The lead of a job in a line: the leader, since when, changes so far, and the age of the last commit."""
+    """The lead of a job in a line: a sentence by hand, because its parts have two fields each, and declared phrases."""
     changes = leader["changes"]
-    words = [f"{leader['name']} leads since {_clock(leader['since'])}, for {duration(now - leader['since'])}"]
+    words = [f"{leader['name']} leads since {clock(leader['since'])}, for {duration(now - leader['since'])}"]
     words.append(f"term {leader['term']}, after {changes} change{'' if changes == 1 else 's'}")
     committed = leader["last_commit"]
     words.append("no commit yet" if committed is None else f"last commit {duration(now - committed)} ago")
+    words += phrases(LeaderView, leader, now)
     if not leader["decides"]:
         words.append("DECIDES NOTHING")
     return ", ".join(words)
@@ -142,15 +143,17 @@ def _streams(job: Document) -> list[Line]:
     return lines
 
 
-def _clusterd(client: Document | None) -> list[Line]:
+def _clusterd(client: Document | None, now: float) -> list[Line]:
+    """The client of ClusterD: counters of one kind in a line each, by hand, and declared phrases in the heading."""
     if client is None:
         return []
     orders, reports = client["orders"], client["reports"]
     actions = f"{client['unknown_actions']} unknown, {client['failed_actions']} failed"
-    state = _CLIENT_STATES.get(client["state"], client["state"])
+    state = _CLIENT_STATES.get(client["state"]) or str(client["state"])
+    heading = ", ".join((state, *phrases(ClusterdView, client, now)))
     return [
         ("", ""),
-        (f"CLUSTERD  {client['address']}  {state}, {client['reconnects']} reconnects", "bold"),
+        (f"CLUSTERD  {client['address']}  {heading}", "bold"),
         (f"  orders   {_numbers(orders)}; {client['keep_alives']} keep-alives", ""),
         (f"  actions  {actions}", ""),
         (f"  reports  {_numbers(reports)}", ""),
@@ -196,12 +199,8 @@ def _agent(agent: Document, now: float) -> str:
         ranks = ",".join(map(str, agent["fault_ranks"]))
         words[0] += f": ranks {ranks}" if ranks else ": ranks unknown"
     elif agent["state"] == SILENT:
-        words[0] += f" since {_clock(agent['silent_since'])}"
-    if agent.get("worker_state"):
-        words.append(f"workers {agent['worker_state']}")
-    for word, at in (("reported", agent["fault_at"]), ("heartbeat", agent["heartbeat"])):
-        if at is not None:
-            words.append(f"{word} {duration(now - at)} ago")
+        words[0] += f" since {clock(agent['silent_since'])}"
+    words += phrases(AgentView, agent, now)
     if agent["commands"]:
         words.append("on their way: " + ", ".join(_order(code) for code in agent["commands"]))
     return "  ".join(words)
@@ -220,7 +219,7 @@ def _decisions(job: Document, *, everything: bool) -> list[Line]:
     heading = f"DECISIONS  the last {len(shown)}, oldest first" if shown else "DECISIONS  none yet"
     lines: list[Line] = [("", ""), (heading, "bold")]
     for decision in shown:
-        text = f"  #{decision['number']}  {_clock(decision['time'])}  {decision['plugin']}  after {decision['cause']}"
+        text = f"  #{decision['number']}  {clock(decision['time'])}  {decision['plugin']}  after {decision['cause']}"
         if decision["restarts_left"] is not None:
             text += f"  round: {decision['restarts_left']} restarts left"
         lines.append((text, ""))
@@ -261,11 +260,3 @@ def _places(messages: Iterable[Mapping[str, Any]]) -> str:
 
 def _profiling(states: Mapping[str, int]) -> list[str]:
     return [f"{number} {'unknown' if state == '-1' else f'in {1400 + int(state)}'}" for state, number in states.items()]
-
-
-def _known(number: int | None) -> str:
-    return "not said yet" if number is None else str(number)
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from taskd_net.base.position import Position, Role
+from taskd_net.cli.phrases import duration, milliseconds, phrases
 from taskd_net.observe.document import NEVER_SEEN, Document, by_position, children, tree_order
+from taskd_net.observe.fields import Form, faces_of
+from taskd_net.observe.records import INBOX, PARENT, WHERE, Direction, NodeStatus, OwnFigures
 
 Line: TypeAlias = tuple[str, str]
 """A text, and its style on a terminal."""
@@ -26,6 +29,11 @@ _STYLES: Final = {
 }
 _CALM: Final = ("joined", "finished", "stopped")
 """States without trouble."""
+
+_ANYWHERE: Final = frozenset({WHERE})
+"""Places of the fields that a line has of a node in any state."""
+_OF_JOINED: Final = frozenset({"", PARENT, INBOX})
+_ADDED: Final = (Form.COUNT, Form.BYTES)
 
 _WORDS: Final = {"not_answering": "not answering", "cut_off": "cut off", NEVER_SEEN: "never seen"}
 
@@ -63,27 +71,10 @@ def names(positions: Iterable[str]) -> list[str]:
     return [f"{role} {_ranges(sorted(ranks[role]))}" for role in Role if role in ranks]
 
 
-def duration(seconds: float) -> str:
-    """A duration in words: `12 s`, `3 min`, `2 h 5 min`, `4 d 3 h`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-
-
 def link_words(node: Document) -> str:
     """The kind of a node's link to its parent, and the reason where a better kind exists; empty without a link."""
     kind, reason = node["link"], node["link_reason"]
     return f"{kind}: {reason}" if kind and reason else kind or ""
-
-
-def milliseconds(seconds: float | None) -> str:
-    """A round trip in milliseconds, in words."""
-    return "-" if seconds is None else f"{seconds * 1000:.3g}"
 
 
 class _Tree:
@@ -158,6 +149,7 @@ class _Tree:
         return "yellow" if style == "green" and node is not None and (_full(node) or _closed(node)) else style
 
     def _text(self, position: str) -> str:
+        """The line of a node: a sentence by hand, because its words depend on several fields, and declared phrases."""
         node = self._known.get(position)
         if node is None:
             return f"{position}  NEVER SEEN"
@@ -169,15 +161,15 @@ class _Tree:
             words.append(f"for {duration(self._time - node['since'])}")
         if node["end_reason"] and state not in _CALM:
             words.append(node["end_reason"])
-        where = (link_words(node), node["address"], node["listen"] and f"listens on {node['listen']}")
-        words += [word for word in where if word]
+        if link := link_words(node):
+            words.append(link)
+        words += self._declared(node, _ANYWHERE)
         if node["peer"] not in ("taskd_net", ""):
             words.append(node["peer"])
         if state != "joined":
             return "  ".join(words)
         down, up = node["down"], node["up"]
-        if in_flight := down["in_flight"] + (up["in_flight"] if position != self._root else 0):
-            words.append(f"{in_flight} in flight")
+        words += _sums(down, *([] if position == self._root else [up]))
         for name, way in (("answers in", down), ("gets answers in", up)):
             if way["ack_p99"] is not None:
                 words.append(f"{name} {milliseconds(way['ack_p50'])}/{milliseconds(way['ack_p99'])} ms")
@@ -185,11 +177,17 @@ class _Tree:
             words.append("INBOX CLOSED, nobody reads it")
         elif _full(node):
             words.append(f"INBOX FULL, {node['inbox']['line']} wait")
-        if node["reconnects"]:
-            words.append(f"reconnected {node['reconnects']} times")
-        if node["upstream"]:
-            words.append(f"upstream {node['upstream']}")
+        words += self._declared(node, _OF_JOINED)
         return "  ".join(words)
+
+    def _declared(self, node: Document, places: frozenset[str]) -> list[str]:
+        return [words for view in (NodeStatus, OwnFigures) for words in phrases(view, node, self._time, places=places)]
+
+
+def _sums(*ways: Document) -> list[str]:
+    """The declared phrases of a link: a line has the sum of both directions."""
+    counted = {key: sum(way[key] for way in ways) for key, face in faces_of(Direction).items() if face.form in _ADDED}
+    return [*phrases(Direction, {**ways[0], **counted}, 0.0)]
 
 
 def _closed(node: Mapping[str, dict[str, bool]]) -> bool:

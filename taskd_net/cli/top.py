@@ -11,7 +11,8 @@ import click
 from taskd_net import Role
 from taskd_net.cli.command import command
 from taskd_net.cli.lines import say_json
-from taskd_net.cli.mesh_lines import Line, milliseconds
+from taskd_net.cli.mesh_lines import Line
+from taskd_net.cli.phrases import milliseconds
 from taskd_net.cli.screen import Screen, cut
 from taskd_net.cli.watching import look
 from taskd_net.observe.document import TROUBLE, Document, in_trouble

@@ -7,6 +7,7 @@ more:
     address: Annotated[str, TEXT]                        null in the document where it is empty
     at: Annotated[float, named("time", TIME)]            under another name there
     since: Annotated[float, HIDDEN, MILLISECONDS]        not in the document; `since_ms` on the wire
+    lost: Annotated[int, Face("lost", COUNT)]            a row on the status page, with this label
 
 Annotations name their forms: a lambda in one would not see the names of its module. A property with `told` has a value
 that follows from other fields.
@@ -15,13 +16,19 @@ that follows from other fields.
 a view to the fields of its message in protobuf, and back; they leave fields of other types to the codec
 (`status_codec`). `job_codec` walks the message instead, since all of its fields have the names of the view's.
 
-So a new field is its declaration, its line in `proto/`, the place that sets it, and the face that shows it to people.
+`faces_of` lists the fields that people see. `cli/phrases.py` makes the parts of a line of text of them, and `fields.js`
+the rows of the status page. What has a layout of its own, such as a tree or a sentence of several fields, is drawn by
+hand and needs no `Face`.
+
+So a new field is its declaration and the place that sets it. `make proto` and `make guide` write its line in `proto/`
+and its row in the documents.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
@@ -31,6 +38,7 @@ G = TypeVar("G", bound=Callable[..., Any])
 
 _PLAIN: Final = (str, int, float, bool, NoneType)
 _TOLD: Final = "told_as"
+_FACE: Final = "shown_as"
 
 
 class Json(NamedTuple):
@@ -61,6 +69,56 @@ class Wire(NamedTuple):
     read: Convert
 
 
+class Form(StrEnum):
+    """The form of a value for people."""
+
+    TEXT = "text"
+    COUNT = "count"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    """A duration."""
+    TIME = "time"
+    """Seconds since the epoch, as a time of day."""
+    AGO = "ago"
+    """Seconds since the epoch, as the time that has passed."""
+    FLAG = "flag"
+
+
+class Alarm(StrEnum):
+    """The values of a field that are trouble: the status page shows them in red."""
+
+    SOME = "some"
+    """Numbers above 0."""
+    NONE_LEFT = "none left"
+    """0 and below."""
+    FALSE = "false"
+
+
+class Face(NamedTuple):
+    """The form of a field for people.
+
+    Attributes:
+        label: the heading of its row on the status page; empty: the page does not show it.
+        form: the form of its value.
+        phrase: its part of a line of text, with `{}` for the value; empty: the text does not show it. A line leaves out
+            a count of 0, a flag that is false, an empty text and null.
+        zero: a line shows a count of 0, too.
+        null: the words for null, in lines and rows; empty: both leave it out.
+        flags: the words of a row for a flag that is false, and for one that is true; empty: there is no row.
+        alarm: the values that are trouble.
+        place: the part of the line and of the page that shows it, where its view has several.
+    """
+
+    label: str
+    form: Form = Form.TEXT
+    phrase: str = ""
+    zero: bool = False
+    null: str = ""
+    flags: tuple[str, str] = ("", "")
+    alarm: Alarm | None = None
+    place: str = ""
+
+
 HIDDEN: Final = Json(hidden=True)
 TEXT: Final = Json(lambda text: text or None)
 """A text that is null where it is empty."""
@@ -85,15 +143,17 @@ def named(name: str, form: Json | None = None) -> Json:
     return (form or Json())._replace(name=name)
 
 
-def told(name: str = "") -> Callable[[G], G]:
+def told(name: str = "", face: Face | None = None) -> Callable[[G], G]:
     """Decorator of the function of a property: the document has its value.
 
     Args:
         name: the key there; empty for the property's name.
+        face: its form for people; None: it is drawn by hand, or not at all.
     """
 
     def mark(get: G) -> G:
         get.__dict__[_TOLD] = name or get.__name__
+        get.__dict__[_FACE] = face
         return get
 
     return mark
@@ -107,6 +167,22 @@ def document_of(view: object) -> dict[str, Any]:
 def nulls_of(view: type) -> dict[str, None]:
     """The keys of a view's document without the view: each is null."""
     return dict.fromkeys(key for key, _, _ in _told(view))
+
+
+@cache
+def faces_of(view: type) -> Mapping[str, Face]:
+    """The fields of a view that people see, by their keys in its document, in the order of their declaration.
+
+    A hidden field has its own name as its key: the document has the value there by other means.
+    """
+    faces: dict[str, Face] = {}
+    for name, hint in _fields(view).items():
+        if face := _annotation(hint, Face):
+            faces[(_annotation(hint, Json) or Json()).name or name] = face
+    for get in _told_properties(view).values():
+        if face := vars(get)[_FACE]:
+            faces[vars(get)[_TOLD]] = face
+    return faces
 
 
 def to_wire(view: object) -> dict[str, Any]:
@@ -152,10 +228,14 @@ def _told(view: type) -> Sequence[tuple[str, str, Convert | None]]:
         form = _annotation(hint, Json) or Json()
         if not form.hidden:
             parts.append((form.name or name, name, form.value or (None if _is_plain(hint) else _value)))
-    for name, member in vars(view).items():
-        if isinstance(member, property) and (key := vars(member.fget).get(_TOLD)):
-            parts.append((key, name, _value))
+    parts += [(vars(get)[_TOLD], name, _value) for name, get in _told_properties(view).items()]
     return parts
+
+
+def _told_properties(view: type) -> Mapping[str, Callable[..., Any]]:
+    """The functions of the properties with `told`."""
+    found = {name: member.fget for name, member in vars(view).items() if isinstance(member, property)}
+    return {name: get for name, get in found.items() if get is not None and _TOLD in vars(get)}
 
 
 @cache

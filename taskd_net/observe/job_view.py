@@ -11,7 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from taskd_net.observe.fields import HIDDEN, TEXT, TIME, TIME_OR_NEVER, Json, document_of, named, told
+from taskd_net.observe.fields import (
+    HIDDEN,
+    TEXT,
+    TIME,
+    TIME_OR_NEVER,
+    Alarm,
+    Face,
+    Form,
+    Json,
+    document_of,
+    named,
+    told,
+)
 
 DECISIONS_SHOWN: Final = 50
 """Last decisions of a job that its Manager keeps and shows: more than any fault and its recovery take."""
@@ -48,6 +60,15 @@ _BY_STATE: Final = Json(lambda states: {str(state): states[state] for state in s
 _CLIENT: Final = Json(lambda client: document_of(client) if client.address else None)
 _LEADER: Final = Json(lambda leader: document_of(leader) if leader.term else None)
 
+_DECIDES: Final = Face("decides", Form.FLAG, flags=("no: the lease is not confirmed", "yes"), alarm=Alarm.FALSE)
+_ANSWERED: Final = Face("fault to command", Form.SECONDS, "faults answered in {} on average")
+_RESTARTS: Final = Face(
+    "restarts left", Form.COUNT, "restarts left: {}", zero=True, null="not said yet", alarm=Alarm.NONE_LEFT
+)
+_PAUSED: Final = Face(
+    "starts of Agents", Form.FLAG, "PAUSED by ClusterD: no Agent may start", flags=("", "paused by ClusterD")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
@@ -75,25 +96,25 @@ class AgentView:
         registered: it has sent REGISTER.
         asking: it waits for the decision on its start.
         fault: it has reported a fault that no command has answered.
+        worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
         fault_ranks: the first failed ranks of that report, `RANKS_SHOWN` at most; empty if it names none.
         fault_at: time of its arrival.
         exited: it was sent 203, and no other process has registered since.
         heartbeat: time of its last KEEP_ALIVE.
         silent_since: time since which it has reported nothing, if that is `jobs.records.AGENT_SILENT_S` ago; else 0.
         commands: codes of the commands on their way to it.
-        worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
     """
 
     rank: int = 0
     registered: Annotated[bool, HIDDEN] = False
     asking: Annotated[bool, HIDDEN] = False
     fault: Annotated[bool, HIDDEN] = False
+    worker_state: Annotated[str, TEXT, Face("workers", phrase="workers {}")] = ""
     fault_ranks: tuple[int, ...] = ()
-    fault_at: Annotated[float, TIME_OR_NEVER] = 0.0
+    fault_at: Annotated[float, TIME_OR_NEVER, Face("", Form.AGO, "reported {}")] = 0.0
     exited: Annotated[bool, HIDDEN] = False
-    heartbeat: Annotated[float, TIME_OR_NEVER] = 0.0
+    heartbeat: Annotated[float, TIME_OR_NEVER, Face("", Form.AGO, "heartbeat {}")] = 0.0
     commands: tuple[int, ...] = ()
-    worker_state: Annotated[str, TEXT] = ""
     silent_since: Annotated[float, TIME_OR_NEVER] = 0.0
 
     @property
@@ -124,9 +145,9 @@ class DeviceView:
         code: the fault code that counts.
         reason: the rule that applies, in words.
         isolated: it takes no job.
+        reporter: position of the sender of its last fault; empty for unknown.
         action: the step of the answer that goes on now; empty for none.
         since: time of the decision, in seconds since the epoch.
-        reporter: position of the sender of its last fault; empty for unknown.
     """
 
     device: str = ""
@@ -137,9 +158,9 @@ class DeviceView:
     code: Annotated[str, TEXT] = ""
     reason: str = ""
     isolated: bool = False
-    action: Annotated[str, TEXT] = ""
+    reporter: Annotated[str, TEXT, Face("reporter", phrase="reported by {}")] = ""
+    action: Annotated[str, TEXT, Face("action", phrase="now: {}")] = ""
     since: Annotated[float, TIME_OR_NEVER] = 0.0
-    reporter: Annotated[str, TEXT] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +252,7 @@ class ClusterdView:
     reports_refused: Annotated[int, HIDDEN] = 0
     reports_unanswered: Annotated[int, HIDDEN] = 0
     reports_void: Annotated[int, HIDDEN] = 0
-    reconnects: int = 0
+    reconnects: Annotated[int, Face("reconnects", Form.COUNT, "{} reconnects", zero=True)] = 0
     rounds: int = 0
     refused: Annotated[str, HIDDEN] = ""
 
@@ -271,12 +292,14 @@ class LeaderView:
         committed: time of the last commit of this process, in seconds since the epoch; 0 before the first one.
     """
 
-    name: str = ""
+    name: Annotated[str, Face("leader")] = ""
     term: int = 0
-    since: Annotated[float, TIME] = 0.0
-    changes: int = 0
-    decides: bool = False
-    committed: Annotated[float, named("last_commit", TIME_OR_NEVER)] = 0.0
+    since: Annotated[float, TIME, Face("leads since", Form.TIME)] = 0.0
+    changes: Annotated[int, Face("changes of the leader", Form.COUNT)] = 0
+    decides: Annotated[bool, _DECIDES] = False
+    committed: Annotated[
+        float, named("last_commit", TIME_OR_NEVER), Face("last commit", Form.AGO, null="none yet")
+    ] = 0.0
 
 
 @dataclass(slots=True)
@@ -306,7 +329,7 @@ class JobCounters:
     signals: int = 0
     ticks: int = 0
     decisions: dict[str, int] = field(default_factory=Counter)
-    rounds: int = 0
+    rounds: Annotated[int, Face("rounds", Form.COUNT, "restart rounds: {}", zero=True)] = 0
     commands: int = 0
     resends: int = 0
     acknowledged: int = 0
@@ -320,7 +343,7 @@ class JobCounters:
     fault_to_command_seconds: Annotated[float, HIDDEN] = 0.0
 
     @property
-    @told("fault_to_command")
+    @told("fault_to_command", _ANSWERED)
     def fault_to_command_mean(self) -> float | None:
         """Mean seconds from a fault to its command; None before the first one."""
         answered = self.fault_to_command_count
@@ -337,8 +360,8 @@ class JobView:
         nodes, processes_per_node: size of the job; 0 for unknown.
         recovers: ClusterD decides on faults.
         restarts_left: the job's count of restarts; None before an Agent has said one.
-        paused: ClusterD holds Agents back from starting.
         retry_time: of reset.json; None without that file.
+        paused: ClusterD holds Agents back from starting.
         streams: by name.
         agents: by rank, `AGENTS_SHOWN` at most: those in trouble, then silent ones, before others.
         agents_known, agents_in_trouble: number of all, and of those that have a fault or have exited.
@@ -364,9 +387,9 @@ class JobView:
     nodes: Annotated[int, HIDDEN] = 0
     processes_per_node: Annotated[int, HIDDEN] = 0
     recovers: Annotated[bool, HIDDEN] = False
-    restarts_left: int | None = None
-    paused: bool = False
-    retry_time: int | None = None
+    restarts_left: Annotated[int | None, _RESTARTS] = None
+    retry_time: Annotated[int | None, Face("", Form.COUNT, "RetryTime {}", zero=True)] = None
+    paused: Annotated[bool, _PAUSED] = False
     streams: tuple[StreamView, ...] = ()
     agents: tuple[AgentView, ...] = ()
     agents_known: int = 0

@@ -15,8 +15,18 @@ from taskd_net.observe.fields import (
     MILLISECONDS_OR_NONE,
     TEXT,
     TIME,
+    Alarm,
+    Face,
+    Form,
     Json,
 )
+
+PARENT: Final = "parent"
+"""Place of fields about the link to the parent: on the page in the rows after it, in the text of joined nodes."""
+WHERE: Final = "where"
+"""Place of fields that tell where a node is: the text has them in every state."""
+INBOX: Final = "inbox"
+"""Place of fields about the inbox, which has a table of its own on the page."""
 
 _POSITION: Final = Json(lambda position: None if position is None else str(position))
 
@@ -32,13 +42,13 @@ class Direction(NamedTuple):
         ack_p50, ack_p99: recent seconds from sending to the answer; None without a measurement.
     """
 
-    messages: int = 0
-    bytes: int = 0
-    failed: int = 0
-    in_flight: int = 0
-    queued: int = 0
-    ack_p50: Annotated[float | None, MICROSECONDS_OR_NONE] = None
-    ack_p99: Annotated[float | None, MICROSECONDS_OR_NONE] = None
+    messages: Annotated[int, Face("messages", Form.COUNT)] = 0
+    bytes: Annotated[int, Face("size", Form.BYTES)] = 0
+    failed: Annotated[int, Face("not delivered", Form.COUNT, alarm=Alarm.SOME)] = 0
+    in_flight: Annotated[int, Face("in flight", Form.COUNT, "{} in flight")] = 0
+    queued: Annotated[int, Face("waiting to leave", Form.COUNT, alarm=Alarm.SOME)] = 0
+    ack_p50: Annotated[float | None, MICROSECONDS_OR_NONE, Face("p50", Form.SECONDS)] = None
+    ack_p99: Annotated[float | None, MICROSECONDS_OR_NONE, Face("p99", Form.SECONDS)] = None
 
 
 class OwnFigures(NamedTuple):
@@ -56,17 +66,17 @@ class OwnFigures(NamedTuple):
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
     """
 
-    listen: Annotated[str, TEXT] = ""
+    listen: Annotated[str, TEXT, Face("listens on", phrase="listens on {}", place=WHERE)] = ""
     inbox: Annotated[int, HIDDEN] = 0
     inbox_room: Annotated[int, HIDDEN] = 0
     inbox_line: Annotated[int, HIDDEN] = 0
-    delivered: int = 0
-    lost: int = 0
-    reconnects: Annotated[int, HIDDEN] = 0
+    delivered: Annotated[int, Face("delivered", Form.COUNT, place=INBOX)] = 0
+    lost: Annotated[int, Face("lost", Form.COUNT, alarm=Alarm.SOME, place=INBOX)] = 0
+    reconnects: Annotated[int, HIDDEN, Face("reconnects", Form.COUNT, "reconnected {} times", place=PARENT)] = 0
     up: Annotated[Direction, HIDDEN] = Direction()
     inbox_closed: Annotated[bool, HIDDEN] = False
     link_reason: Annotated[str, HIDDEN] = ""
-    upstream: Annotated[str, TEXT] = ""
+    upstream: Annotated[str, TEXT, Face("upstream", phrase="upstream {}", place=PARENT)] = ""
 
 
 class NodeStatus(NamedTuple):
@@ -93,10 +103,10 @@ class NodeStatus(NamedTuple):
     state: Annotated[State, HIDDEN]
     since: Annotated[float, HIDDEN, MILLISECONDS]
     peer: str
-    version: Annotated[str, TEXT] = ""
+    version: Annotated[str, TEXT, Face("version")] = ""
     link: Annotated[str, TEXT] = ""
-    address: Annotated[str, TEXT] = ""
-    last_message: Annotated[float | None, TIME, MILLISECONDS_OR_NONE] = None
+    address: Annotated[str, TEXT, Face("comes from", phrase="{}", place=WHERE)] = ""
+    last_message: Annotated[float | None, TIME, MILLISECONDS_OR_NONE, Face("last message", Form.AGO)] = None
     down: Annotated[Direction, HIDDEN] = Direction()
     up: Annotated[Direction, HIDDEN] = Direction()
     reopened: Annotated[int, HIDDEN] = 0

@@ -145,6 +145,19 @@ async def test_a_click_shows_the_details_of_a_node(chromium: Browser) -> None:
         text = await page.inner_text("#details")
         for said in ("Worker/1/12", "messages wait for it", "8 of 8", "Proxy/1", "batched", "0.1.0", "127.0.0.1:"):
             assert said in text
+        rows = {
+            heading: await page.eval_on_selector_all(
+                f"#details h3:text-is('{heading}') + table tbody th", "(all) => all.map((one) => one.innerText)"
+            )
+            for heading in ("Its link", "Its inbox", "About it")
+        }
+        assert rows == {
+            "Its link": ["messages", "size", "not delivered", "in flight", "waiting to leave", "p50", "p99"],
+            "Its inbox": ["in it", "in line before it", "delivered", "lost"],
+            "About it": [
+                *("parent", "kind of link", "reconnects", "kind of node", "comes from", "version", "last message"),
+            ],
+        }
         await page.wait_for_function("() => document.querySelectorAll('.plot .one')[0].getAttribute('d').includes('L')")
         rate = await page.get_attribute(".plot >> nth=0", "aria-label")
         assert rate is not None and re.match(r"Messages/s over the last five minutes: now to it [\d.]+, from it", rate)
@@ -297,7 +310,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
             "PodReschedulingPlugin at ",
             "203 exit to Agent/1: lost, last answer 6001",
             "208 restart all (2) to Agent/2: on its way",
-            "faulty: ranks 4, 5",
+            "faulty: ranks 4, 5; workers FAILED",
             "10.0.0.7:8899",
             "1 / 2 / 3",
             "1 / 4 / 1",

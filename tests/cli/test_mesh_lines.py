@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from taskd_net import Position
 from taskd_net.base.states import State
-from taskd_net.cli.mesh_lines import FOLD_NODES, draw, duration, milliseconds, names
+from taskd_net.cli.mesh_lines import FOLD_NODES, draw, names
 from taskd_net.cli.top import TopView
 from taskd_net.observe.document import Document, document
 from taskd_net.observe.rates import Rate
@@ -181,17 +179,8 @@ def test_what_is_going_on_is_said() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(-1, "0 s"), (59.4, "59 s"), (60, "1 min"), (3599, "59 min"), (7500, "2 h 5 min"), (97_300, "1 d 3 h")],
-)
-def test_durations_are_short(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
-
-
 def test_positions_are_named_by_ranges() -> None:
     assert names(["Proxy/2", "Proxy/3", "Worker/0/9", "Worker/1/16", "Worker/1/17"]) == ["Proxy 2-3", "Worker 9,16-17"]
-    assert milliseconds(None) == "-"
 
 
 def test_top_is_sorted_by_what_was_asked_for() -> None:

@@ -95,11 +95,12 @@ WHOLE: Final = JobView(
     devices=(
         DeviceView(
             *("host-a/Ascend910-1", 1, 3, "SeparateNPU", "L6", "8C1F8609", "the code is listed as SeparateNPU", True),
-            since=AT - 90,
             reporter="Agent/1",
+            since=AT - 90,
         ),
         DeviceView(
-            *("host-b/Ascend910-0", 2, None, "RestartNPU", "L5", "8C204E00", "it is listed", False, "reset device"),
+            *("host-b/Ascend910-0", 2, None, "RestartNPU", "L5", "8C204E00", "it is listed", False),
+            action="reset device",
             since=AT - 3,
         ),
     ),

@@ -62,7 +62,7 @@ def test_the_example_has_every_field(kind: type) -> None:
 def test_the_widest_job_fits_into_an_answer() -> None:
     text = "\U0001f600" * 100_000
     number = 10**60
-    agent = AgentView(number, True, True, True, (-number,) * RANKS_SHOWN, 1.0, True, 1.0, (203, 208), text, 1.0)
+    agent = AgentView(number, True, True, True, text, (-number,) * RANKS_SHOWN, 1.0, True, 1.0, (203, 208), 1.0)
     message = MessageView(text, 208, text, text, 6001, True)
     decision = DecisionView(1, 1.0, text, text, (message,) * MESSAGES_SHOWN, 1, 1, 1, (text,), number)
     view = JobView(

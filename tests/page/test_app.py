@@ -112,7 +112,7 @@ async def test_the_policy_permits_its_own_script_and_style_and_nothing_else() ->
         "form-action": "'none'",
         "frame-ancestors": "'none'",
     }
-    assert len(SCRIPTS) == 13 and len(embedded(answer.text, "<script>")) > 10_000
+    assert len(SCRIPTS) == 14 and len(embedded(answer.text, "<script>")) > 10_000
 
 
 @pytest.mark.parametrize("path", ["/", "/tree", "/history", "/nothing"])

@@ -8,6 +8,8 @@ import json
 import re
 
 from taskd_net.faces.page.app import SCRIPTS, Shell, _read
+from taskd_net.observe.fields import Alarm, Form
+from taskd_net.observe.records import Direction
 
 
 def between(text: str, opening: str, closing: str) -> str:
@@ -38,3 +40,24 @@ def test_policy_has_the_hashes_of_style_and_script() -> None:
         digest = hashlib.sha256(between(document, opening, closing).encode()).digest()
         assert f"{directive} 'sha256-{base64.b64encode(digest).decode()}'" in shell.policy
     assert shell.policy.startswith("default-src 'none'; ")
+
+
+def test_scripts_have_the_declarations_of_fields() -> None:
+    document = Shell().document("{}", "{}")
+    views = json.loads(between(document, "const VIEWS = ", ";\n"))
+    assert [key for key, _ in views["Direction"]] == list(Direction._fields)
+    assert dict(views["OwnFigures"])["lost"] == {
+        "label": "lost",
+        "form": "count",
+        "phrase": "",
+        "zero": False,
+        "null": "",
+        "flags": ["", ""],
+        "alarm": "some",
+        "place": "inbox",
+    }
+    rows = set(re.findall(r'rowsOf\("(\w+)"|phrasesOf\("(\w+)"', document))
+    assert {name for pair in rows for name in pair if name} <= set(views)
+    forms = between(document, "const WORDS = {", "};")
+    assert all(form in forms for form in Form if form is not Form.FLAG)
+    assert all(alarm in between(document, "const ALARMS = {", "};") for alarm in Alarm)

@@ -14,7 +14,10 @@ from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from taskd_net.base.position import Position
-from taskd_net.base.untrusted import shown
+from taskd_net.base.untrusted import json_line, shown
+from taskd_net.observe.fields import faces_of
+from taskd_net.observe.job_view import AgentView, ClusterdView, DeviceView, JobCounters, JobView, LeaderView
+from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
 from taskd_net.observe.status_codec import read_position
 
 HEADERS: Final = (
@@ -80,6 +83,7 @@ SCRIPTS: Final = (
     "layout",
     "picture",
     "plots",
+    "fields",
     "job",
     "details",
     "top",
@@ -90,12 +94,19 @@ SCRIPTS: Final = (
 )
 
 
+_VIEWS: Final = (
+    *(NodeStatus, OwnFigures, Direction),
+    *(JobView, JobCounters, AgentView, DeviceView, ClusterdView, LeaderView),
+)
+
+
 class Shell:
     """The document without the state of the mesh; the files are read once."""
 
     def __init__(self) -> None:
         style = _read("page.css")
-        script = "(() => {\n" + "\n".join(_read(f"{name}.js") for name in SCRIPTS) + "\n})();\n"
+        parts = (f"const VIEWS = {_declarations()};", *(_read(f"{name}.js") for name in SCRIPTS))
+        script = "(() => {\n" + "\n".join(parts) + "\n})();\n"
         page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
         self._before, _, rest = page.partition("/* tree */")
         self._between, _, self._after = rest.partition("/* past */")
@@ -123,6 +134,12 @@ class Shell:
         # Inside a script element only a `<` could end it or change its meaning.
         told = [text.replace("<", "\\u003c") for text in (tree, past)]
         return self._before + told[0] + self._between + told[1] + self._after
+
+
+def _declarations() -> str:
+    """The fields that people see of each view, for `fields.js`: pairs of a key and its face."""
+    faces = {view.__name__: [(key, face._asdict()) for key, face in faces_of(view).items()] for view in _VIEWS}
+    return json_line(faces, compact=True).replace("<", "\\u003c")
 
 
 def _read(name: str) -> str:

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Final
 
 from taskd_net.observe.document import Document
-from taskd_net.observe.fields import document_of
-from taskd_net.observe.job_view import JobView
+from taskd_net.observe.fields import document_of, faces_of
+from taskd_net.observe.job_view import JobCounters, JobView
 
 AGENTS: Final = 50
 """Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""
@@ -22,7 +22,8 @@ DEVICES: Final = 50
 DECISIONS: Final = 10
 """Last decisions of a job on a status page: some 30 KB at most, sent to each browser when one of them changes."""
 
-_COUNTERS: Final = ("rounds", "plugin_failures", "faults_answered", "fault_to_command")
+_COUNTERS: Final = ("plugin_failures", "faults_answered", *faces_of(JobCounters))
+"""Counters for browsers: a program reads the first two, people see the others."""
 
 
 def panel(view: JobView) -> Document:

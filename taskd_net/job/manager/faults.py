@@ -178,7 +178,7 @@ class DeviceFaults:
         action = str(getattr(task, "action", "")).replace("_", " ")
         reporter = self._job.state.devices.reporters.get(device, "")
         where = place.node, place.rank
-        return DeviceView(device, *where, kind.word, level, code, reason, isolated, action, since, reporter)
+        return DeviceView(device, *where, kind.word, level, code, reason, isolated, reporter, action, since)
 
     async def _follow(self, path: str) -> None:
         """Read the folder with rules at once, and when it has changed."""

@@ -113,23 +113,16 @@ function stateInWords(node, state) {
 
 function links(node) {
   if (!node.parent) return [];
-  const rows = [
-    ["messages", (flow) => flow.messages.toLocaleString("en")],
-    ["size", (flow) => bytes(flow.bytes)],
-    ["not delivered", (flow) => flow.failed.toLocaleString("en"), (flow) => flow.failed > 0],
-    ["in flight", (flow) => number(flow.in_flight)],
-    ["waiting to leave", (flow) => number(flow.queued), (flow) => flow.queued > 0],
-    ["p50", (flow) => duration(flow.ack_p50)],
-    ["p99", (flow) => duration(flow.ack_p99)],
-  ];
-  const line = ([name, say, alarm]) =>
-    html("tr", {}, html("th", {}, name), ...[node.down, node.up].map((flow) => html("td", alarm && alarm(flow) ? { class: "alarm" } : {}, say(flow))));
+  const [down, up] = [node.down, node.up].map((flow) => rowsOf("Direction", flow));
+  const cell = ([, words, alarm]) => html("td", alarm ? { class: "alarm" } : {}, words ?? "–");
+  const line = (row, at) => html("tr", {}, html("th", {}, row[0]), cell(row), cell(up[at]));
   return [
     html("h3", {}, "Its link"),
-    html("table", {}, html("thead", {}, html("tr", {}, html("td", {}), html("th", {}, "to it"), html("th", {}, "from it"))), html("tbody", {}, ...rows.map(line))),
+    html("table", {}, html("thead", {}, html("tr", {}, html("td", {}), html("th", {}, "to it"), html("th", {}, "from it"))), html("tbody", {}, ...down.map(line))),
   ];
 }
 
+// By hand: rows of several fields each, which are trouble together.
 function inbox(node) {
   if (!node.inbox) return [];
   const { held, room, line, closed } = node.inbox;
@@ -137,8 +130,8 @@ function inbox(node) {
     ...(closed ? [["closed", "nobody reads it", true]] : []),
     ["in it", `${held} of ${room}`, room > 0 && held >= room],
     ["in line before it", number(line), line > 0],
-    ["delivered", number(node.delivered), false],
-    ["lost", number(node.lost), node.lost > 0],
+    ...rowsOf("NodeStatus", node, "inbox"),
+    ...rowsOf("OwnFigures", node, "inbox"),
   ];
   return [html("h3", {}, "Its inbox"), table(rows)];
 }
@@ -146,18 +139,17 @@ function inbox(node) {
 function about(node) {
   const parent = node.parent && mesh.all.get(node.parent);
   const peers = { taskd_net: "taskd_net", contract: "foreign, the four calls", original: "of the original" };
+  const declared = (place) => ["NodeStatus", "OwnFigures"].flatMap((view) => rowsOf(view, node, place));
+  // By hand: a link to a node, a row of two fields, and one that has words of its own for each value.
   const rows = [
     ["parent", parent ? goTo(node.parent, "parent", node.parent) : node.parent],
     ["kind of link", node.link_reason ? `${node.link}: ${node.link_reason}` : node.link],
-    ["upstream", node.upstream],
-    ["comes from", node.address],
-    ["listens on", node.listen],
+    ...(node.parent ? declared("parent") : []),
     ["kind of node", peers[node.peer] ?? "unknown: behind a foreign node"],
-    ["version", node.version],
-    ["last message", node.last_message && ago(node.last_message)],
-    ["reconnects", node.parent ? number(node.reconnects) : null],
+    ...declared("where"),
+    ...declared(""),
   ];
-  return [html("h3", {}, "About it"), table(rows.filter(([, value]) => value !== null))];
+  return [html("h3", {}, "About it"), table(rows)];
 }
 
 // The commands, the metrics and the document that look closer at a node.
@@ -188,7 +180,9 @@ function metrics(node) {
   return [saved ? html("code", {}, address) : outside(`${location.protocol}//${address}`, address, "metrics")];
 }
 
+// Rows without a value are left out.
 function table(rows) {
+  const shown = rows.filter(([, value]) => value !== null);
   const line = ([name, value, alarm]) => html("tr", {}, html("th", {}, name), html("td", alarm ? { class: "alarm" } : {}, value));
-  return html("table", {}, html("tbody", {}, ...rows.map(line)));
+  return html("table", {}, html("tbody", {}, ...shown.map(line)));
 }

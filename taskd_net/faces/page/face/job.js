@@ -8,14 +8,13 @@ function ofJob() {
   const job = mesh.job;
   if (!job) return [];
   const { counters, state } = job;
+  // By hand: a row that has words of its own for each value, and one of several fields.
   const rows = [
     ["decides on", job.decides_on === "ClusterD" ? "orders of ClusterD" : "reports of Agents"],
-    ["restarts left", job.restarts_left ?? "not said yet", job.restarts_left !== null && job.restarts_left <= 0],
-    ...(job.paused ? [["starts of Agents", "paused by ClusterD"]] : []),
-    ["rounds", number(counters.rounds)],
-    ["fault to command", duration(counters.fault_to_command)],
+    ...rowsOf("JobView", job),
+    ...rowsOf("JobCounters", counters),
     [job.leader ? "state" : "state file", state.file ?? "none", !state.durable],
-    ...led(job.leader),
+    ...(job.leader ? rowsOf("LeaderView", job.leader) : []),
   ];
   return [
     html("div", { id: "job" },
@@ -33,17 +32,7 @@ function ofJob() {
   ];
 }
 
-function led(leader) {
-  if (!leader) return [];
-  return [
-    ["leader", leader.name],
-    ["leads since", `${clock(leader.since)}, ${ago(leader.since)}`],
-    ["changes of the leader", number(leader.changes)],
-    ["decides", leader.decides ? "yes" : "no: the lease is not confirmed", !leader.decides],
-    ["last commit", leader.last_commit === null ? "none yet" : ago(leader.last_commit)],
-  ];
-}
-
+// By hand: a row has the counters of one kind, which are trouble together. Other fields follow.
 function clusterd(client) {
   if (!client) return [];
   const { orders, reports, unknown_actions: unknown, failed_actions: failed } = client;
@@ -58,7 +47,7 @@ function clusterd(client) {
       ["actions unknown / failed", each(unknown, failed), unknown + failed > 0],
       ["reports sent", number(reports.sent)],
       ["refused / unanswered / void", each(reports.refused, reports.unanswered, reports.void)],
-      ["reconnects", number(client.reconnects)],
+      ...rowsOf("ClusterdView", client),
     ]),
   ];
 }
@@ -70,9 +59,8 @@ function devicesWithFaults(job) {
     const rank = device.rank === null ? ` (${node})` : ` (${node}, rank ${device.rank})`;
     const state = `${device.isolated ? "isolated" : "faulty"} since ${clock(device.since)}`;
     const fault = [device.level, device.type, device.code].filter(Boolean).join(" ");
-    const by = device.reporter && `reported by ${device.reporter}`;
-    const now = device.action && `now: ${device.action}`;
-    return [device.device + rank, [state, fault, device.reason, by, now].filter(Boolean).join("; "), device.isolated];
+    const words = [state, fault, device.reason, ...phrasesOf("DeviceView", device)];
+    return [device.device + rank, words.filter(Boolean).join("; "), device.isolated];
   });
   const more = job.devices_known - job.devices.length;
   return [html("h3", {}, "Devices with a fault"), table(rows), ...(more > 0 ? [html("p", { class: "muted" }, `and ${more} more`)] : [])];
@@ -85,7 +73,8 @@ function agentsInTrouble(job) {
     const ranks = agent.fault_ranks.length ? `ranks ${agent.fault_ranks.join(", ")}` : "ranks unknown";
     const silent = agent.state === "silent";
     const words = silent ? `silent since ${clock(agent.silent_since)}` : agent.state === "exited" ? "sent away, not back" : `faulty: ${ranks}`;
-    return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, words, !silent];
+    const all = [words, ...phrasesOf("AgentView", agent)].join("; ");
+    return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, all, !silent];
   });
   return [html("h3", {}, "Agents in trouble or silent"), table(rows)];
 }
