@@ -48,6 +48,7 @@ class ElasticAgent(LocalElasticAgent):
     Args:
         arguments, named: those of torch's LocalElasticAgent.
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
+        start_program: run the script by the start program (`start.py`); the entrypoint is Python.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked.
@@ -55,11 +56,14 @@ class ElasticAgent(LocalElasticAgent):
         ConfigError: the rank of the node is no whole number.
     """
 
-    def __init__(self, *arguments: Any, node_rank: int | None = None, **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, node_rank: int | None = None, start_program: bool = False, **named: Any
+    ) -> None:
         seam.check()
         super().__init__(*arguments, **named)
         require_command(self._worker_group.spec.entrypoint)
         self._server_rank = server_rank({} if node_rank is None else {"ServerRank": node_rank}, PYTORCH.rank_variable)
+        self._start_program = start_program
         self._guardian: Guardian
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
@@ -177,7 +181,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _in_place_of_torchs(self) -> AbstractContextManager[None]:
         return seam.replaced(
-            start_processes=partial(start_processes, self._guardian),
+            start_processes=partial(start_processes, self._guardian, self._start_program),
             create_healthcheck_server=self._create_healthcheck_server,
             watchdog=Watchdog,
         )

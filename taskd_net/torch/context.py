@@ -27,6 +27,7 @@ from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
+from taskd_net.torch import start
 from taskd_net.torch.guard import await_end
 from taskd_net.torch.guardian import Guardian
 
@@ -139,8 +140,9 @@ class RankContext(SubprocessContext):
     def _restart(self, local_rank: int) -> int:
         for tail in self._tails[local_rank]:
             tail.stop()  # it reads to the end
-        for file in (self.stdouts[local_rank], self.stderrs[local_rank], self.error_files[local_rank]):
-            if file and file != os.devnull:
+        reasons = [self.error_files[local_rank] + end for end in ("", *start.BESIDE)]
+        for file in (self.stdouts[local_rank], self.stderrs[local_rank], *reasons):
+            if file and not file.startswith(os.devnull):
                 _keep(Path(file))
         self._make_tails(local_rank)
         self._forget(self.subprocess_handlers[local_rank])
@@ -248,13 +250,21 @@ class _KeptLogs:
 
 
 def start_processes(
-    guardian: Guardian, *, entrypoint: object, start_method: str = "spawn", **arguments: Any
+    guardian: Guardian,
+    start_program: bool = False,
+    *,
+    entrypoint: object,
+    args: Mapping[int, tuple[str, ...]],
+    start_method: str = "spawn",
+    **arguments: Any,
 ) -> RankContext:
     """Start all local ranks, as torch's function of this name.
 
     Args:
         guardian: ends the processes if this process is killed.
+        start_program: the command is Python, and runs a script by the start program.
         entrypoint: a command.
+        args: its arguments, by local rank.
         start_method: of functions; unused.
         arguments: the other arguments of torch's function.
 
@@ -262,13 +272,29 @@ def start_processes(
         NoCommand: the entrypoint is a function.
     """
     require_command(entrypoint)
-    context = RankContext(guardian, entrypoint=entrypoint, **arguments)
+    if start_program:
+        args = {local_rank: by_start_program(each) for local_rank, each in args.items()}
+    context = RankContext(guardian, entrypoint=entrypoint, args=args, **arguments)
     try:
         context.start()
     except Exception:  # any: the ranks before the one that could not be started run
         context.close()
         raise
     return context
+
+
+def by_start_program(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments of Python with the start program before the script or module.
+
+    Those of anything else stay as they are: Python reads its standard input (`-`), or has other options.
+
+    Args:
+        arguments: of Python, as torchrun makes them: `-u`, and the script or `-m` and the module.
+    """
+    match arguments:
+        case ("-u", script, *rest) if script == "-m" or not script.startswith("-"):
+            return "-u", start.__file__, script, *rest
+    return arguments
 
 
 def require_command(entrypoint: object) -> None:
@@ -285,8 +311,10 @@ def require_command(entrypoint: object) -> None:
 
 
 def _keep(path: Path) -> None:
-    """Rename a file or folder, so that a new one can take its name."""
-    if path.exists():
+    """Rename a file or folder, so that a new one can take its name. A file without content is removed."""
+    if path.is_file() and not path.stat().st_size:
+        path.unlink()
+    elif path.exists():
         number = 1
         while (kept := path.with_name(f"{path.name}.{number}")).exists():
             number += 1

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         if args.mgr and args.node_rank == 0:
             stack.enter_context(_mgr(args, nodes))
-        stack.enter_context(patched(args.node_rank))
+        stack.enter_context(patched(args.node_rank, start_program=not args.no_python))
         torchrun.run(args)
 
 

@@ -21,7 +21,9 @@ _originals: dict[str, Any] = {}
 class that knows the rank of its node takes that place, and each of its objects makes and holds its own Agent."""
 
 
-def patch(node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAgent) -> None:
+def patch(
+    node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAgent, start_program: bool = False
+) -> None:
     """Have torchrun, and everything else that calls torch's `launch_agent`, run its workers by an `ElasticAgent`.
 
     Patching twice is patching once. Agents that run already keep their class.
@@ -29,6 +31,7 @@ def patch(node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAg
     Args:
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         agent: class of the Agent.
+        start_program: as of `ElasticAgent`.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked; nothing is changed.
@@ -41,7 +44,7 @@ def patch(node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAg
     def launch_agent(config: Any, *arguments: Any, **named: Any) -> Any:
         return original(replace(config, max_restarts=config.max_restarts or RESTARTS), *arguments, **named)
 
-    make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank)
+    make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank, start_program=start_program)
     for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", make)):
         _originals[name] = getattr(launcher, name)
         setattr(launcher, name, value)
@@ -55,13 +58,14 @@ def unpatch() -> None:
 
 
 @contextmanager
-def patched(node_rank: int | None = None) -> Iterator[None]:
+def patched(node_rank: int | None = None, *, start_program: bool = False) -> Iterator[None]:
     """Patch for the time of a block.
 
     Args:
         node_rank: as of `patch`.
+        start_program: as of `ElasticAgent`.
     """
-    patch(node_rank)
+    patch(node_rank, start_program=start_program)
     try:
         yield
     finally:

@@ -6,15 +6,16 @@ import signal
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-WITHOUT_TORCH = ("test_guard.py",)
+WITHOUT_TORCH = ("test_guard.py", "test_start.py", "test_write_reason.py")
 
 HERE = "tests/torch/"
 
 if find_spec("torch") is None:
-    collect_ignore_glob = ["test_[!g]*.py", "test_guardian.py"]
+    collect_ignore = [path.name for path in Path(__file__).parent.glob("test_*.py") if path.name not in WITHOUT_TORCH]
 else:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch without NumPy

@@ -130,6 +130,18 @@ def test_rank_that_does_not_end_is_killed(start: Start, logs: DefaultLogsSpecs) 
     assert [failures[rank].exitcode for rank in (0, 1)] == [-signal.SIGKILL, -signal.SIGTERM]
 
 
+def test_failures_of_an_earlier_process_stay_beside_the_new_ones_name(start: Start, logs: DefaultLogsSpecs) -> None:
+    """A reason that is read after a death is that of the process that died. An empty file of no stack says nothing."""
+    ends = ("", ".own", ".thread", ".fault")
+    written = "".join(f"echo old > $TORCHELASTIC_ERROR_FILE{end}; " for end in ends[:3])
+    context = start(f"{written} : > $TORCHELASTIC_ERROR_FILE.fault; exit 3")
+    ended(context, 0)
+    context.args[0] = ("-c", "sleep 1000")
+    context.restart_ranks([0], TERM)
+    folder = Path(logs._run_log_dir or "") / "attempt_0" / "0"
+    assert {path.name for path in folder.glob("error.json*")} == {f"error.json{end}.1" for end in ends[:3]}
+
+
 def test_environment_and_numbers_of_a_restarted_rank_are_torchs(
     start: Start, logs: DefaultLogsSpecs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

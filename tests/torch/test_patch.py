@@ -33,7 +33,8 @@ def test_twice_is_once() -> None:
     patch(node_rank=1)
     patch(node_rank=2)
     agent = launcher.LocalElasticAgent
-    assert isinstance(agent, partial) and agent.func is ElasticAgent and agent.keywords == {"node_rank": 2}
+    assert isinstance(agent, partial) and agent.func is ElasticAgent
+    assert agent.keywords == {"node_rank": 2, "start_program": False}
     unpatch()
     assert (launcher.launch_agent, launcher.LocalElasticAgent) == ORIGINALS
     unpatch()
