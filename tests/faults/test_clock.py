@@ -26,7 +26,7 @@ ALLOWED = {
     "observe/identify.py": {"time_ns"},  # the request for it
     "job/keep/leader.py": {"time"},  # the begin of a term, for readers
     "cli/rendering.py": {"fromtimestamp"},  # the time in a log line
-    "cli/job_lines.py": {"localtime"},  # the time of a decision, for readers
+    "cli/phrases.py": {"localtime"},  # the time of a decision, for readers
     "cli/faults/mesh.py": {"time"},  # the time of a fault that a person reports now
     "cli/faults/simulate.py": {"fromtimestamp"},  # the time of a decision, for readers
     # The age of a file by its change time, which is the wall clock's. A wrong age reads the file once more or less.
