@@ -27,11 +27,14 @@ from taskd_net import (
     TaskdNetError,
 )
 from taskd_net.base import codes
+from taskd_net.base.address import Address
 from taskd_net.base.codes import Refusal, describe
 from taskd_net.core.identity import Violation
+from taskd_net.core.membership import OtherJob
 from taskd_net.demo.fleet import Interrupted
 from taskd_net.job.agent.workers import Malformed
 from taskd_net.job.faults.rules import Problem, RulesRefused
+from taskd_net.net.joining.serve import CannotListen
 from taskd_net.observe.client import AskFailed
 
 
@@ -88,9 +91,10 @@ MADE: dict[type[Exception], Callable[[], Exception]] = {
     },
     **{
         kind: lambda kind=kind: kind(Code.NO_ROUTE, "words", "some-uuid", sync=True)  # type: ignore[misc]
-        for kind in (Refusal, Violation)
+        for kind in (Refusal, Violation, OtherJob)
     },
     Interrupted: lambda: Interrupted(signal.SIGINT),
+    CannotListen: lambda: CannotListen(Address("127.0.0.1", 9601)),
     AskFailed: lambda: AskFailed("words", implemented=False),
     Malformed: lambda: Malformed("a kind", "words"),
     RulesRefused: lambda: RulesRefused((Problem("PollInterval", "", "'x'", "a number", "refused", refused=True),)),

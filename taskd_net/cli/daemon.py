@@ -32,11 +32,15 @@ from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.faces.metrics import MetricsServer
 from taskd_net.faces.page import StatusPage
 from taskd_net.job.manager import ManagerConfig
+from taskd_net.net.joining.serve import CannotListen
 from taskd_net.node.reading import Reading
 
 RELOAD_S: Final = 10.0
 """Seconds for each step of a reload, reading the settings and opening the log: twice `CONFIG_READ_S`, for file systems
 that hang where no time limit of ours reaches."""
+
+HOLDER_S: Final = 2.0
+"""Seconds for each answer of another process, which has the address that this one was to listen on."""
 
 T = TypeVar("T")
 
@@ -249,7 +253,10 @@ class Daemon:
                 page.lead_to_metrics(metrics.address)
             if page is not None and self._settings["docs_url"] is not None:
                 page.lead_to_documents(self._settings["docs_url"])
-            await node.start()
+            try:
+                await node.start()
+            except CannotListen as error:
+                raise await _with_holder(error) from None
             open_now.push_async_callback(node.close)
             if self._manager is not None:
                 from taskd_net.job.manager import (
@@ -381,6 +388,15 @@ class Daemon:
         trouble = systemd.notify(*lines)
         if trouble is not None:
             self._log.warning("notify_failed", reason=trouble)
+
+
+async def _with_holder(error: CannotListen) -> ConfigError:
+    """The same error with the node that listens there, if it is one and says so without TLS."""
+    from taskd_net.cli.doctor.listening import reached
+    from taskd_net.observe.identify import identify
+
+    found = await identify(reached(error.address), HOLDER_S)
+    return error if found.about is None else ConfigError(f"{error}. Found there: {found.about}")
 
 
 _UNDER_WAY: Final[set[str]] = set()

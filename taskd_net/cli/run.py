@@ -18,11 +18,13 @@ def run(arguments: tuple[str, ...]) -> None:
     """Run a training script on this node as torchrun does, under the command of the job's Manager.
 
     It takes the arguments of torchrun, and --mgr: start the Manager, too, on the node with --node-rank 0. The Proxy of
-    the node runs in the same process. Restarts are the Manager's decision. Needs the extra `torch`.
+    the node runs in the same process. Restarts are the Manager's decision. --job-id keeps apart the jobs of one
+    machine: with --mgr the ports follow from it, unless --mgr-port names another. Needs the extra `torch`.
 
     \b
     Examples:
       taskd-net run --mgr --nproc-per-node 2 train.py
+      taskd-net run --mgr --job-id night-7 --nproc-per-node 2 train.py
       taskd-net run --mgr --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
     """
     try:

@@ -25,6 +25,8 @@ from taskd_net.node import sending
 LOOPBACK: Final = "127.0.0.1"
 MGR_PORT: Final = 9601
 """TCP port of the Mgr, as with TaskD."""
+MGR_PORT_SET: Final = "TASKD_NET_MGR_PORT"
+"""Variable with another one, for the Proxies that Agents start."""
 PROXY_PORT: Final = 9602
 """TCP port of a Proxy, as with TaskD."""
 UPSTREAM_ADDR: Final = "UpstreamAddr"
@@ -115,6 +117,11 @@ def seconds_of_environment(variable: str, default: float) -> float:
     if not value >= 0:
         raise ConfigError(f"{variable} is {shown(text)}; expected a number of seconds, at least 0")
     return min(value, limits.TIMEOUT_MAX_S)
+
+
+def mgr_port() -> str:
+    """The port of the Mgr in the environment, or that of TaskD."""
+    return os.environ.get(MGR_PORT_SET) or str(MGR_PORT)
 
 
 def job_id() -> str | None:

@@ -23,7 +23,10 @@ from typing import Final
 from taskd_net.base import threads, upstreams
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import job_id_of
 from taskd_net.base.position import Position
+from taskd_net.base.untrusted import shown
+from taskd_net.core.membership import Membership
 from taskd_net.job import arguments
 from taskd_net.job.member import Refused, Singleton, log
 from taskd_net.net.tls.files import Tls
@@ -140,20 +143,22 @@ class AgentsProxy:
     def _use_listener(self, error: ConfigError, tls: Tls | None) -> None:
         """Use the process that listens at the Agent's upstream, if it is the Proxy of this node."""
         address, until = Address.parse(self._listen), time.monotonic() + self._silent
-        found = _identify(address, tls, self._identify_s)
+        found = identified(address, tls, self._identify_s)
         while found.kind in (ServerKind.SILENT, ServerKind.NONE) and time.monotonic() < until:
             time.sleep(AGAIN_S)
-            found = _identify(address, tls, self._identify_s)
-        due = Position.proxy(self._server_rank)
-        holder = found.kind.value if found.about is None else str(found.about.position)
-        if holder != str(due) and found.kind is not ServerKind.MESH:
-            raise ConfigError(f"{error}. Found there: {holder}; expected {due}")
+            found = identified(address, tls, self._identify_s)
+        due, own = Position.proxy(self._server_rank), Membership(job_id_of(self._job_id))
+        holder = found.kind.value if found.about is None else str(found.about)
+        astray = found.about is None or found.about.position.identity != due or own.excludes(found.about.job_id)
+        if astray and found.kind is not ServerKind.MESH:
+            of_job = f" of job {shown(own.job_id)}" if own.job_id else ""
+            raise ConfigError(f"{error}. Found there: {holder}; expected {due}{of_job}")
         log.info("no_own_proxy", reason=f"{self._listen} is held by {holder}")
         self._is_there = True
 
     def _upstream(self) -> str | None:
         host = arguments.LOOPBACK if mgr_is_local() else os.environ.get(self._variable)
-        return arguments.joined(host, self._variable, arguments.MGR_PORT, "port") if host else None
+        return arguments.joined(host, self._variable, arguments.mgr_port(), arguments.MGR_PORT_SET) if host else None
 
 
 _agents: Final[set[BlockingNode]] = set()
@@ -166,7 +171,7 @@ def make_way() -> None:
         slot.clear(node)
 
 
-def _identify(address: Address, tls: Tls | None, seconds: float) -> Found:
+def identified(address: Address, tls: Tls | None, seconds: float) -> Found:
     """Identify a listener, in the loop of this process's nodes."""
     user = object()
     release = partial(shared.release, user)

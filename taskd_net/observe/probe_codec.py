@@ -66,12 +66,24 @@ class Series:
 
 
 class About(NamedTuple):
-    """A node's description of itself. `time_ns` is its clock; `parent` is None while it has none."""
+    """A node's description of itself.
+
+    Attributes:
+        position: its own.
+        version: of this package.
+        time_ns: its clock, since the epoch.
+        parent: its parent; None while it has none.
+        job_id: of its job; empty where it knows none.
+    """
 
     position: Position
     version: str
     time_ns: int
     parent: Position | None
+    job_id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.position} of job {shown(self.job_id)}" if self.job_id else str(self.position)
 
 
 def write_ping(series: Series) -> bytes:
@@ -143,9 +155,13 @@ def read_echo(data: bytes) -> Echo:
 
 def write_about(about: About) -> bytes:
     """Serialize an AboutNode."""
-    position, version, time_ns, parent = about
+    parent = _path(about.parent) if about.parent else ""
     return pb.AboutNode(
-        position=_path(position), version=version, time_ns=time_ns, parent=_path(parent) if parent else ""
+        position=_path(about.position),
+        version=about.version,
+        time_ns=about.time_ns,
+        parent=parent,
+        job_id=about.job_id,
     ).SerializeToString()
 
 
@@ -158,7 +174,7 @@ def read_about(data: bytes) -> About:
     try:
         about = pb.AboutNode.FromString(data)
         parent = Position.parse(about.parent) if about.parent else None
-        return About(Position.parse(about.position), about.version, about.time_ns, parent)
+        return About(Position.parse(about.position), about.version, about.time_ns, parent, about.job_id)
     except (DecodeError, ValueError) as error:
         raise Refusal(Code.CLIENT_ERR, f"the answer describes no node: {shown(str(error))}") from error
 

@@ -269,7 +269,9 @@ class NodeService:
     async def _about(self, _: bytes, context: Context) -> bytes:
         upstream = self._host.links.get(UP)
         parent = None if upstream is None else upstream.peer
-        return probes.write_about(About(self._host.router.position, __version__, time.time_ns(), parent))
+        router = self._host.router
+        about = About(router.position, __version__, time.time_ns(), parent, router.membership.job_id)
+        return probes.write_about(about)
 
     async def _pings(self, series: Series) -> AsyncIterator[Echo]:
         loop = asyncio.get_running_loop()

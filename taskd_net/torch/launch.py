@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,14 +18,26 @@ from typing import Final
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from taskd_net.job.arguments import LOOPBACK, MGR_PORT, joined
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import NO_ID, job_id_of, require_job_id
+from taskd_net.base.untrusted import shown
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.manager.config import STATE_FILE
+from taskd_net.job.node_proxy import identified
+from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended
 from taskd_net.torch.patch import patched
 
 MGR_END_S: Final = 10.0
 """Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""
+
+HOLDER_S: Final = 2.0
+"""Seconds for each answer of another process, which has the address of the Mgr."""
+
+AGAIN_S: Final = 0.2
+"""Seconds between two looks at that address."""
 
 
 @record
@@ -46,9 +61,10 @@ def main(arguments: Sequence[str]) -> None:
         text = f"--rdzv-backend {args.rdzv_backend} with {nodes} nodes gives them other ranks than --node-rank"
         parser.error(f"{text}; expected static, the default")
     os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
+    job_id = _name_job(args)
     with ExitStack() as stack:
         if args.mgr and args.node_rank == 0:
-            stack.enter_context(_mgr(args, nodes))
+            stack.enter_context(_mgr(args, nodes, job_id))
         stack.enter_context(patched(args.node_rank, start_program=not args.no_python))
         torchrun.run(args)
 
@@ -59,16 +75,54 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--mgr", action="store_true", help="Start the Manager of the job, too, on the node with --node-rank 0."
     )
+    parser.add_argument(
+        "--job-id",
+        default=os.environ.get(JOB_ID) or None,
+        help=f"Id of the job; with --mgr, --rdzv-id where this is not given. Variable {JOB_ID}.",
+    )
+    parser.add_argument(
+        "--mgr-port",
+        default=os.environ.get(MGR_PORT_SET) or None,
+        help=f"Port of the Mgr. Default: with --mgr, a port that follows from the id of the job; {MGR_PORT} without an "
+        f"id, or without --mgr. Variable {MGR_PORT_SET}.",
+    )
     return parser
 
 
+def _name_job(args: Namespace) -> str:
+    """Set the id of the job, and its ports, in the environment of this node's processes. Returns the id.
+
+    torch gives `rdzv_id` a random value later, which differs from node to node and from start to start.
+
+    Raises:
+        ConfigError: the id or a port is of no use.
+    """
+    # Without --mgr, the Mgr is of another command, which knows nothing of --rdzv-id and of ports that follow from it.
+    job_id = job_id_of(args.job_id) or (job_id_of(args.rdzv_id) if args.mgr else "")
+    require_job_id("job_id", job_id)
+    ports = ports_of(job_id if args.mgr else "")
+    os.environ[MGR_PORT_SET] = args.mgr_port or str(ports.mgr)
+    joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    if job_id:
+        os.environ[JOB_ID] = job_id
+    if ports.proxy != PROXY_PORT:
+        os.environ.setdefault(UPSTREAM, f"{LOOPBACK}:{ports.proxy}")
+    return job_id
+
+
 @contextmanager
-def _mgr(args: Namespace, nodes: int) -> Iterator[None]:
-    """The Manager of the job, in a process of its own."""
-    listen = joined(os.environ.get("POD_IP") or os.environ["MASTER_ADDR"], "MASTER_ADDR", MGR_PORT, "port")
+def _mgr(args: Namespace, nodes: int, job_id: str) -> Iterator[None]:
+    """The Manager of the job, in a process of its own.
+
+    Raises:
+        ConfigError: the Mgr of another job has its address.
+    """
+    host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
+    listen = joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    await_free(Address.parse(listen), job_id)
     size = f"{nodes}x{torchrun.determine_local_world_size(args.nproc_per_node)}"
-    job = os.environ.get("TASKD_NET_JOB_ID") or args.rdzv_id
-    command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--listen", listen, "--job-id", job, "--expect", size]
+    command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--listen", listen, "--expect", size]
+    command += ["--job-id", job_id or NO_ID]
     with ExitStack() as stack:
         if not os.environ.get("TASKD_NET_STATE"):
             # Another run, perhaps with the same id, is another job.
@@ -85,3 +139,41 @@ def _mgr(args: Namespace, nodes: int) -> Iterator[None]:
             process.terminate()
             if ended(process, MGR_END_S):
                 guardian.release(process.pid)
+
+
+def await_free(listen: Address, job_id: str, seconds: float = MGR_END_S) -> None:
+    """Wait until nobody listens at the address of the Mgr.
+
+    A Mgr of this job may be about to end: its launcher was killed, and started again.
+
+    Args:
+        listen: the address.
+        job_id: the job of the Mgr; empty for none.
+        seconds: the time at most.
+
+    Raises:
+        ConfigError: the Mgr of another job listens there, or one that does not end.
+    """
+    give_up_at = time.monotonic() + seconds
+    while _in_use(listen):
+        found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
+        other = found.about is not None and found.about.job_id != job_id
+        if other or time.monotonic() >= give_up_at:
+            holder = found.kind.value if found.about is None else str(found.about)
+            of_job = f" of job {shown(job_id)}" if job_id else ""
+            text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
+            raise ConfigError(f"{text}: give this job another --job-id or --mgr-port")
+        time.sleep(AGAIN_S)
+
+
+def _in_use(listen: Address) -> bool:
+    """True if another process listens at an address. Other reasons against it are the Mgr's to tell."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen(1)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False

@@ -206,13 +206,43 @@ def test_other_process_at_the_proxys_address_is_an_error(
         ended(other)
 
 
+@pytest.mark.parametrize("job", ["a", "b"])
+def test_proxy_of_another_job_is_not_the_nodes(
+    job: str, port: int, monkeypatch: pytest.MonkeyPatch, failures: Failures
+) -> None:
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    monkeypatch.setenv("TASKD_NET_JOB_ID", "b")
+    there_is = NodeConfig.proxy(server_rank=2, listen=f"{OWN_IP}:{port}", upstream=f"{OWN_IP}:9601", job_id=job)
+    with BlockingNode(there_is):
+        assert init(port) is (job == "b")
+        assert not node_proxy.slot.filled
+        if job == "a":
+            assert "Found there: Proxy/2 of job 'a'; expected Proxy/2 of job 'b'" in failures.only()
+        else:
+            assert api.destroy_taskd_agent()
+
+
+def test_nodes_of_the_calls_have_the_id_and_the_mgrs_port_of_the_environment(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr_port = free_port(OWN_IP)
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    monkeypatch.setenv("TASKD_NET_JOB_ID", "b")
+    monkeypatch.setenv("TASKD_NET_MGR_PORT", str(mgr_port))
+    with BlockingNode(NodeConfig.mgr(listen=f"{OWN_IP}:{mgr_port}", job_id="b")) as mgr:
+        assert init(port)
+        there(mgr, PROXY, AGENT)
+        assert {node_proxy.slot.member.config.job_id, agent.slot.member.node.config.job_id} == {"b"}
+        assert api.destroy_taskd_agent()
+
+
 def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
     master: BlockingNode, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
     asked: list[ServerKind] = []
-    identify = node_proxy._identify
+    identify = node_proxy.identified
 
     def noted(address: Address, tls: Tls | None, seconds: float) -> Found:
         asked.append((found := identify(address, tls, seconds)).kind)
@@ -220,7 +250,7 @@ def test_proxy_of_the_node_that_is_stopped_for_a_while_is_asked_again(
             proxy.send_signal(signal.SIGCONT)
         return found
 
-    monkeypatch.setattr(node_proxy, "_identify", noted)
+    monkeypatch.setattr(node_proxy, "identified", noted)
     listens = (f"--listen={OWN_IP}:{port}", f"--upstream={OWN_IP}:9601")
     proxy = started("-m", "taskd_net.cli", "proxy", "--server-rank=2", *listens)
     try:

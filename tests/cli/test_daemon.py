@@ -102,12 +102,19 @@ async def test_daemon_whose_output_nobody_reads_goes_on_and_acknowledges_nothing
 
 
 async def test_address_in_use(mesh: Mesh, tmp_path: Path) -> None:
-    mgr = await mesh.mgr()
+    mgr = await mesh.mgr(job_id="a")
     code, output, errors = await run("mgr", "--listen", mgr.address, "--log-path", tmp_path)
-    text = f"Error: cannot listen on {mgr.address}: in use, or not an address of this machine\n"
+    text = f"Error: cannot listen on {mgr.address}: in use, or not an address of this machine"
     assert (code, output) == (1, "")
-    assert errors.endswith(text)
+    assert errors.endswith(f"{text}. Found there: Mgr/0 of job 'a'\n")
     assert "Traceback" not in errors
+
+
+async def test_address_in_use_by_a_process_that_is_no_node(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, errors = await run("mgr", "--listen", address, "--log-path", tmp_path)
+    assert code == 1 and errors.endswith(f"cannot listen on {address}: in use, or not an address of this machine\n")
 
 
 @pytest.mark.parametrize("setting", ["http_port", "metrics_port"])

@@ -86,7 +86,7 @@ async def _in_use(listen: Address, position: Position) -> Finding:
         return ok(
             "port", f"{listen} is in use by {met.about.position} itself, which runs (taskd_net {met.about.version})"
         )
-    who = f"{met.about.position}, another node of the mesh" if met.about is not None else met.kind.value
+    who = f"{met.about}, another node of the mesh" if met.about is not None else met.kind.value
     if met.kind in (ServerKind.NONE, ServerKind.SILENT):
         who = "a process that does not answer as a node does"
     text = f"{listen} is in use by {who}"

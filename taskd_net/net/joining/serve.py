@@ -48,6 +48,18 @@ DRAIN_LAST_LOOKS: Final = 5
 """Such looks before the server stops: the calls that came since have their codes then."""
 
 
+class CannotListen(ConfigError):
+    """An address cannot be bound.
+
+    Attributes:
+        address: the address.
+    """
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(f"cannot listen on {address}: in use, or not an address of this machine")
+        self.address = address
+
+
 class MeshServer:
     """The server of one node.
 
@@ -116,7 +128,7 @@ class MeshServer:
         """Listen. Returns the address with the port that was bound.
 
         Raises:
-            ConfigError: an address cannot be bound (in use, not of this machine, no such host).
+            CannotListen: an address cannot be bound (in use, not of this machine, no such host).
         """
         for acceptor in self._acceptors:
             await acceptor.start()
@@ -378,5 +390,5 @@ def _bind(server: grpc.aio.Server, address: Address, credentials: ServerCredenti
         else:
             port = server.add_secure_port(str(address), credentials.credentials)
     except RuntimeError as error:
-        raise ConfigError(f"cannot listen on {address}: in use, or not an address of this machine") from error
+        raise CannotListen(address) from error
     return Address(address.host, port)

@@ -56,13 +56,15 @@ class AboutRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class AboutNode(_message.Message):
-    __slots__ = ("position", "version", "time_ns", "parent")
+    __slots__ = ("position", "version", "time_ns", "parent", "job_id")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     position: str
     version: str
     time_ns: int
     parent: str
-    def __init__(self, position: _Optional[str] = ..., version: _Optional[str] = ..., time_ns: _Optional[int] = ..., parent: _Optional[str] = ...) -> None: ...
+    job_id: str
+    def __init__(self, position: _Optional[str] = ..., version: _Optional[str] = ..., time_ns: _Optional[int] = ..., parent: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
