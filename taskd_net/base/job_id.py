@@ -47,5 +47,6 @@ def escaped(own: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The id in a peer's metadata. Whatever else stands there is an id that nobody has."""
-    return job_id_of(unquote(text[:_ESCAPED_CHARS], errors="replace"))
+    """The id in a peer's metadata. Any text is one, if an odd one, and is cut to the bytes of an id."""
+    whole = unquote(text[:_ESCAPED_CHARS], errors="replace").encode(errors="replace")
+    return job_id_of(whole[:JOB_ID_BYTES].decode(errors="ignore"))

@@ -297,9 +297,9 @@ class LeaderView:
     since: Annotated[float, TIME, Face("leads since", Form.TIME)] = 0.0
     changes: Annotated[int, Face("changes of the leader", Form.COUNT)] = 0
     decides: Annotated[bool, _DECIDES] = False
-    committed: Annotated[
-        float, named("last_commit", TIME_OR_NEVER), Face("last commit", Form.AGO, null="none yet")
-    ] = 0.0
+    committed: Annotated[float, named("last_commit", TIME_OR_NEVER), Face("last commit", Form.AGO, null="none yet")] = (
+        0.0
+    )
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from taskd_net.observe.fields import (
     Face,
     Form,
     Json,
+    named,
 )
 
 PARENT: Final = "parent"
@@ -64,6 +65,7 @@ class OwnFigures(NamedTuple):
         link_reason: the reason for which its link to its parent is of no better kind, for people.
         upstream: with several addresses of a parent, the one in use, then those that it left and the reasons.
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
+        job_id: the job whose nodes it takes for children; empty for a leaf, and where it knows none.
     """
 
     listen: Annotated[str, TEXT, Face("listens on", phrase="listens on {}", place=WHERE)] = ""
@@ -77,6 +79,7 @@ class OwnFigures(NamedTuple):
     inbox_closed: Annotated[bool, HIDDEN] = False
     link_reason: Annotated[str, HIDDEN] = ""
     upstream: Annotated[str, TEXT, Face("upstream", phrase="upstream {}", place=PARENT)] = ""
+    job_id: Annotated[str, named("job", TEXT), Face("job", phrase="job {}", place=WHERE)] = ""
 
 
 class NodeStatus(NamedTuple):

@@ -33,6 +33,9 @@ NODES: Final = 65_536
 LATELY_S: Final = 10.0
 """Seconds for which the time that answers took is shown after the last one."""
 
+JOB_ID_SHOWN_BYTES: Final = 64
+"""Bytes of the job's id in a record: more than those of a UUID, and the longest reasons have room beside it."""
+
 REFUSED: Final = 256
 """Refused registrations between two looks of the history; older ones are left out."""
 
@@ -164,7 +167,7 @@ class View:
             self._ended.pop(link.id, None)
             self._reasons.pop(link.id, None)
         elif reason and link.id in self._router.children.by_id:  # not forgotten with its stream
-            self._reasons[link.id] = reason.encode()[: limits.STATUS_REASON_BYTES].decode(errors="ignore")
+            self._reasons[link.id] = _cut(reason, limits.STATUS_REASON_BYTES)
         self._look_at(self._host.now(), link)
         self.news.set()
 
@@ -341,6 +344,7 @@ class View:
             inbox_closed=gate.room > 0 and not gate.open,
             delivered=router.statistics.delivered,
             lost=router.statistics.lost,
+            job_id=_cut(router.membership.job_id, JOB_ID_SHOWN_BYTES) if self.listen else "",
         )
         if up is None:
             return NodeStatus(None, State.JOINED, self._clock.at(self._started), OURS.name, __version__, own=own)
@@ -482,6 +486,11 @@ def _standing(link: Link) -> State | None:
     if not link.up:
         return None
     return State.NOT_ANSWERING if link.silent else State.JOINED
+
+
+def _cut(text: str, most: int) -> str:
+    """A text of at most so many bytes."""
+    return text.encode()[:most].decode(errors="ignore")
 
 
 def _why(link: Link) -> str:

@@ -25,7 +25,7 @@ from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.base.codes import Code, ConfigError, Refusal
 from taskd_net.base.expect import Expected
-from taskd_net.base.job_id import JOB_ID_BYTES
+from taskd_net.base.job_id import require_job_id
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, printable
@@ -193,7 +193,7 @@ def metadata(data: bytes) -> None:
     keys = (peers.VERSION_KEY, peers.JOB_KEY, peers.DEPTH_KEY, peers.LINKS_KEY, peers.ROUTES_KEY, "user-agent", "role")
     for said in ({**dict(zip(parts[::2], parts[1::2], strict=False))}, dict(zip(keys, parts, strict=False))):
         read = peers.read_metadata([*said.items(), ("some-bin", data)])
-        assert len(peers.of_child(read).job_id) <= 3 * JOB_ID_BYTES
+        require_job_id("metadata", peers.of_child(read).job_id)
         assert 0 <= peers.of_parent(read).depth < 1000
         peers.stream_position(read)
         peers.routes_kind(read)

@@ -25,10 +25,11 @@ WHOLE = NodeStatus(
     up=Direction(6, 7, 0, 0, 0),
     reopened=8,
     own=OwnFigures(
-        "127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Direction(0, 0, 1, 2, 3, 0.5, 1.5), True, "w" * 300, "u" * 160
+        "127.0.0.1:9602", 1, 32, 2, 99, 3, 4, Direction(0, 0, 1, 2, 3, 0.5, 1.5), True, "w" * 300, "u" * 160, "j" * 64
     ),
     at=1_700_000_002.25,
     service=True,
+    end_reason="e" * 300,
 )
 LEAST = NodeStatus(None, State.JOINED, 1.0, "")
 

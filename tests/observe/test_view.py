@@ -186,6 +186,14 @@ async def test_node_tells_that_its_inbox_is_closed(mesh: Mesh) -> None:
     assert closed == [False, True]
 
 
+async def test_listening_nodes_tell_their_job(mesh: Mesh) -> None:
+    long = "ö" * 128
+    mgr = await mesh.mgr(job_id=long)
+    worker = await mesh.worker(0, 0, mgr)
+    told = [node.driver.view._of_itself(0.0).own for node in (mgr, worker)]
+    assert [own and own.job_id for own in told] == ["ö" * 32, ""]
+
+
 async def test_times_follow_a_step_of_the_hosts_clock(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every time is shown by the clock of now, and a step that is none changes no record."""
     mgr = await mesh.mgr()

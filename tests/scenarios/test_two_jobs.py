@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ async def test_job_with_the_address_of_another_stays_out_and_harms_nothing(tmp_p
         assert code != 0 and "this node is of job 'b'" in errors
         assert (await run(*send, "from a tool"))[0] == 0
         assert (await worker.line()).endswith(" default from a tool")
+        code, text, _ = await run("tree", "--at", mgr.address)
+        assert code == 0, text
+        assert [" job a" in line for line in text.splitlines()] == [False, True, True, False], text
+        _, text, _ = await run("tree", "--at", mgr.address, "--json")
+        assert [(each["position"], each["job"]) for each in json.loads(text)["nodes"]] == [
+            ("Mgr/0", "a"),
+            ("Proxy/0", "a"),
+            ("Worker/0/0", None),
+        ]
+        _, text, _ = await run("job", "--at", mgr.address)
+        assert text.startswith("job a")
 
 
 async def test_two_names_of_one_job_are_one_line(tmp_path: Path) -> None:

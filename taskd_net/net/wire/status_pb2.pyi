@@ -136,7 +136,7 @@ class Flow(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., bytes: _Optional[int] = ..., in_flight: _Optional[int] = ..., queued: _Optional[int] = ..., ack_p50_us: _Optional[int] = ..., ack_p99_us: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Own(_message.Message):
-    __slots__ = ("listen", "inbox", "inbox_room", "inbox_line", "delivered", "lost", "reconnects", "up", "inbox_closed", "link_reason", "upstream")
+    __slots__ = ("listen", "inbox", "inbox_room", "inbox_line", "delivered", "lost", "reconnects", "up", "inbox_closed", "link_reason", "upstream", "job_id")
     LISTEN_FIELD_NUMBER: _ClassVar[int]
     INBOX_FIELD_NUMBER: _ClassVar[int]
     INBOX_ROOM_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,7 @@ class Own(_message.Message):
     INBOX_CLOSED_FIELD_NUMBER: _ClassVar[int]
     LINK_REASON_FIELD_NUMBER: _ClassVar[int]
     UPSTREAM_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     listen: str
     inbox: int
     inbox_room: int
@@ -159,4 +160,5 @@ class Own(_message.Message):
     inbox_closed: bool
     link_reason: str
     upstream: str
-    def __init__(self, listen: _Optional[str] = ..., inbox: _Optional[int] = ..., inbox_room: _Optional[int] = ..., inbox_line: _Optional[int] = ..., delivered: _Optional[int] = ..., lost: _Optional[int] = ..., reconnects: _Optional[int] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., inbox_closed: bool = ..., link_reason: _Optional[str] = ..., upstream: _Optional[str] = ...) -> None: ...
+    job_id: str
+    def __init__(self, listen: _Optional[str] = ..., inbox: _Optional[int] = ..., inbox_room: _Optional[int] = ..., inbox_line: _Optional[int] = ..., delivered: _Optional[int] = ..., lost: _Optional[int] = ..., reconnects: _Optional[int] = ..., up: _Optional[_Union[Flow, _Mapping]] = ..., inbox_closed: bool = ..., link_reason: _Optional[str] = ..., upstream: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
