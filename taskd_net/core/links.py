@@ -85,6 +85,7 @@ class Link:
         announcements, positions: what the child may announce; None towards a parent.
         dropped: routes that are gone since its time has ended.
         job_id: the job that the child has said; empty for none.
+        leaves: it has no place here any more, and is forgotten once its stream has ended.
     """
 
     id: LinkId
@@ -121,6 +122,7 @@ class Link:
     positions: Allowance | None = None
     dropped: int = 0
     job_id: str = ""
+    leaves: bool = False
     _held_until: float = -INFINITY
     _changed_hands: float = -INFINITY
     _pause: float = 0.0
@@ -292,6 +294,7 @@ class Link:
         self.credentials = credentials
         self.quirks = quirks
         self.job_id = job_id
+        self.leaves = False
         self.spell(position)
         self.dropped = 0
         self.epoch += 1
@@ -299,13 +302,14 @@ class Link:
         return first
 
     def leave(self, now: float) -> None:
-        """The child has no place here any more; a stream that stands is ended first."""
+        """The child has no place here any more, unless it registers again; a stream that stands is ended first."""
+        self.leaves = True
         if not self.up:
             self.expires = now
 
     def hold_place(self, until: float) -> None:
         """Keep the place of a child without a stream at least until then."""
-        if not self.up:
+        if not self.up and not self.leaves:
             self.expires = max(until, self.expires if self.expires != INFINITY else 0.0)
 
     def spell(self, position: Position) -> None:
@@ -443,8 +447,8 @@ class Children:
         link.hold_place(now + self._hold)
 
     def lost(self, now: float, link: Link) -> None:
-        """A child's stream is gone: the grace time begins."""
-        link.lost(now, now + self._grace)
+        """A child's stream is gone: the grace time begins, unless the child leaves."""
+        link.lost(now, now if link.leaves else now + self._grace)
 
     def remove(self, link: Link) -> None:
         """Take out a child."""
@@ -455,7 +459,7 @@ class Children:
         expired = []
         for link in self.by_id.values():
             if link.expires <= now:
-                if link.announcing and not link.up:
+                if link.announcing and not link.up and not link.leaves:
                     # It waits for the answer to its announcement before it opens its stream.
                     self.renew(now, link)
                 else:

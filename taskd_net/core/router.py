@@ -434,8 +434,6 @@ class Router:
                     self._decisions.lose(frame, Code.NETWORK_SEND_LOST, src, "the stream was replaced")
             return self._take()
         self.children.lost(now, link)
-        if self.membership.excludes(link.job_id):
-            link.leave(now)
         # Other claims of a way to this child were refused while it was connected here.
         self.routes.yield_to_others(link.position.identity, link.id)
         self._admission.link_down(link)

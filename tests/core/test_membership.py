@@ -95,6 +95,18 @@ def test_children_of_other_jobs_go_when_the_node_takes_an_id() -> None:
     assert links["a"].up and links[""].up
 
 
+def test_announcement_under_way_keeps_no_child_of_another_job() -> None:
+    """It waits until the node has joined, which is when the node learns its job."""
+    proxy = node("Proxy/0")
+    link = proxy.register(0.0, at("Worker/0/0"), job_id="b")
+    proxy.link_up(0.0, link, "s")
+    proxy.announced(0.0, link, Kind.ADD, everybody("Worker/0/0"), Caller(), "announces", patience=30.0)
+    assert link.announcing
+    proxy.upstream_up(1.0, "up", at("Mgr"), withdraws=True, told=True, job_id="a")
+    proxy.link_down(1.0, link, "s", [])
+    assert Forgot(link.id, at("Worker/0/0"), 1) in proxy.tick(1.0)
+
+
 def test_registration_of_another_job_ends_when_the_node_takes_an_id() -> None:
     proxy = node("Proxy/0")
     waiting = proxy.register(0.0, at("Worker/0/0"), job_id="b")
