@@ -133,7 +133,8 @@ soak: .venv/stamp-test  ## random faults for MINUTES=n, with every message accou
 mutants: .venv/stamp-mutants  ## change the core, the links and the transport, one mutant after another, and see that a test fails (< 45 minutes)
 	@.venv/bin/python -m tests.mutants $(or $(ARGS),--write)
 
-proto: .venv-proto/stamp  ## generate taskd_net/net/wire/*_pb2.py from proto/
+proto: .venv-proto/stamp .venv/stamp-test  ## put new fields of views into proto/, and generate taskd_net/net/wire/*_pb2.py from it
+	@.venv/bin/python -m tests.observe.declared
 	@.venv-proto/bin/python proto/generate.py
 
 proto-check: .venv-proto/stamp  ## fail if the generated modules are not what `make proto` writes
@@ -195,7 +196,8 @@ docs: .venv-docs/stamp  ## build the site of the documents into build/site, and 
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
 	@.venv-docs/bin/python website/links.py build/site
 
-guide: .venv/stamp-test  ## write the output and the pictures of the commands, and the table of settings, into docs/
+guide: .venv/stamp-test  ## write the output and the pictures of the commands, and the tables of settings and of fields, into docs/
+	@.venv/bin/python -m tests.observe.declared
 	@.venv/bin/python -m tests.cli.settings_table
 	@.venv/bin/python -m tests.guide.screens
 	@.venv/bin/python -m tests.guide

@@ -176,12 +176,12 @@ def faces_of(view: type) -> Mapping[str, Face]:
     A hidden field has its own name as its key: the document has the value there by other means.
     """
     faces: dict[str, Face] = {}
-    for name, hint in _fields(view).items():
-        if face := _annotation(hint, Face):
-            faces[(_annotation(hint, Json) or Json()).name or name] = face
-    for get in _told_properties(view).values():
+    for name, hint in hints_of(view).items():
+        if face := annotation(hint, Face):
+            faces[(annotation(hint, Json) or Json()).name or name] = face
+    for key, get in told_of(view).values():
         if face := vars(get)[_FACE]:
-            faces[vars(get)[_TOLD]] = face
+            faces[key] = face
     return faces
 
 
@@ -224,18 +224,18 @@ def _document(view: type) -> _Way:
 def _told(view: type) -> Sequence[tuple[str, str, Convert | None]]:
     """The keys of a view's document, each with its attribute and its conversion."""
     parts: list[tuple[str, str, Convert | None]] = []
-    for name, hint in _fields(view).items():
-        form = _annotation(hint, Json) or Json()
+    for name, hint in hints_of(view).items():
+        form = annotation(hint, Json) or Json()
         if not form.hidden:
             parts.append((form.name or name, name, form.value or (None if _is_plain(hint) else _value)))
-    parts += [(vars(get)[_TOLD], name, _value) for name, get in _told_properties(view).items()]
+    parts += [(key, name, _value) for name, (key, _) in told_of(view).items()]
     return parts
 
 
-def _told_properties(view: type) -> Mapping[str, Callable[..., Any]]:
-    """The functions of the properties with `told`."""
+def told_of(view: type) -> Mapping[str, tuple[str, Callable[..., Any]]]:
+    """The properties of a view with `told`: their names, keys and functions."""
     found = {name: member.fget for name, member in vars(view).items() if isinstance(member, property)}
-    return {name: get for name, get in found.items() if get is not None and _TOLD in vars(get)}
+    return {name: (vars(get)[_TOLD], get) for name, get in found.items() if get is not None and _TOLD in vars(get)}
 
 
 @cache
@@ -250,14 +250,14 @@ def _reading(view: type) -> _Way:
 
 def _wired(view: type) -> Iterable[tuple[str, str, Wire | None]]:
     """The fields that are on the wire, each with its name there and its form; None: it is copied."""
-    for name, hint in _fields(view).items():
-        form = _annotation(hint, Wire)
+    for name, hint in hints_of(view).items():
+        form = annotation(hint, Wire)
         if form is not None or _is_plain(hint):
             yield name, name + (form.suffix if form else ""), form
 
 
-def _fields(view: type) -> Mapping[str, Any]:
-    """The fields of a view with their types."""
+def hints_of(view: type) -> Mapping[str, Any]:
+    """The fields of a view with their types and annotations."""
     hints = get_type_hints(view, include_extras=True)
     named = dataclasses.fields(view) if dataclasses.is_dataclass(view) else ()
     names = [field.name for field in named] or view._fields  # type: ignore[attr-defined]
@@ -267,7 +267,8 @@ def _fields(view: type) -> Mapping[str, Any]:
 T = TypeVar("T")
 
 
-def _annotation(hint: Any, kind: type[T]) -> T | None:
+def annotation(hint: Any, kind: type[T]) -> T | None:
+    """The annotation of a field of this kind; None without one."""
     return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)), None)
 
 

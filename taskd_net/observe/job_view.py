@@ -76,7 +76,7 @@ class StreamView:
 
     Args:
         name: of the stream.
-        owner: the plugin that decides there now; empty when it is free.
+        owner: the plugin that decides there now; empty: it is free.
         plugins: those that may own it, by priority.
         barred: plugins that failed on it, until another one has finished there.
     """
@@ -89,19 +89,20 @@ class StreamView:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """An Agent, as its reports show it. Times are in seconds since the epoch; 0 for never.
+    """An Agent, as its reports show it. Times are in seconds since the epoch; 0 is None in documents.
 
     Args:
         rank: of its node.
         registered: it has sent REGISTER.
         asking: it waits for the decision on its start.
         fault: it has reported a fault that no command has answered.
-        worker_state: state of its training processes in its last report, a name of torch's WorkerState; else empty.
-        fault_ranks: the first failed ranks of that report, `RANKS_SHOWN` at most; empty if it names none.
-        fault_at: time of its arrival.
+        worker_state: state of its training processes in its last report, a name of torch's WorkerState; empty: it
+            reports none.
+        fault_ranks: the first failed ranks of its report of a fault, 64 at most; no rank if it names none.
+        fault_at: time of the arrival of that report; None: it has no fault.
         exited: it was sent 203, and no other process has registered since.
-        heartbeat: time of its last KEEP_ALIVE.
-        silent_since: time since which it has reported nothing, if that is `jobs.records.AGENT_SILENT_S` ago; else 0.
+        heartbeat: time of its last KEEP_ALIVE; None: never.
+        silent_since: time since which it has reported nothing, if that is 10 s ago; else None.
         commands: codes of the commands on their way to it.
     """
 
@@ -120,7 +121,9 @@ class AgentView:
     @property
     @told()
     def state(self) -> str:
-        """The state in a word, the most serious one first."""
+        """The state in a word, the most serious one first: `exited` (sent 203), `faulty`, `asking` for its start,
+        `silent` (no report for 10 s), `running` or `unregistered`.
+        """
         if self.exited:
             return EXITED
         if self.fault:
@@ -138,16 +141,16 @@ class DeviceView:
 
     Args:
         device: its name, such as `host-a/Ascend910-3`.
-        node: rank of its node; None where nobody has said it.
-        rank: global rank of its training process; None where nobody has said it.
-        fault_type: `RestartNPU`, `SeparateNPU` and so on; empty for a device whose faults are over.
+        node: rank of its node; None: unknown.
+        rank: global rank of its training process; None: unknown.
+        fault_type: type of its fault: `RestartNPU`, `SeparateNPU` and so on; empty for a device whose faults are over.
         level: `L1` to `L6`; empty for types without one.
-        code: the fault code that counts.
+        code: the fault code that counts; empty without one.
         reason: the rule that applies, in words.
         isolated: it takes no job.
-        reporter: position of the sender of its last fault; empty for unknown.
-        action: the step of the answer that goes on now; empty for none.
-        since: time of the decision, in seconds since the epoch.
+        reporter: position of the sender of its last fault; empty: unknown.
+        action: the step of the answer that goes on now; empty: none.
+        since: time of the decision; None: unknown.
     """
 
     device: str = ""
@@ -170,10 +173,10 @@ class MessageView:
     Args:
         to: the destination, such as `Agent/3`.
         code: number of the command.
-        message: its message, cut to `SHOWN_CHARS` characters.
+        message: its message, cut to 200 characters.
         uuid: one for all resends.
         answer: code of the last answer; None before the first one. With 0 the destination has it.
-        lost: nobody has taken it, and it is given up or was superseded.
+        lost: no receiver has taken it, and it is given up or was superseded.
     """
 
     to: str = ""
@@ -190,13 +193,13 @@ class DecisionView:
 
     Args:
         number: among all decisions of the job, from 1.
-        at: time, in seconds since the epoch.
-        plugin: its name; empty for the Manager's own answers to Agents that ask to start.
+        at: its time.
+        plugin: its name, which documents have as `Manager` for the Manager's own answers to Agents that ask to start.
         cause: the last event before it, in words.
-        messages: its first commands, `MESSAGES_SHOWN` at most.
+        messages: its first commands, 16 at most.
         sent, acknowledged, lost: numbers of all of its commands, however many are shown.
         calls: its first calls of the training framework's controller, and answers to ClusterD, in words.
-        restarts: the count of restarts that the job has left, where the decision begins a round; else None.
+        restarts: restarts that the job has left, where the decision begins a round; else None.
     """
 
     number: int = 0
@@ -223,8 +226,8 @@ class ClusterdView:
     """A client of ClusterD: its state, and its counters since it began.
 
     Args:
-        address: of ClusterD; empty without one.
-        state: `subscribed` while orders come in, `off` where recovery is switched off for the job, else `away`.
+        address: of ClusterD; without one there is no client.
+        state: `subscribed` while orders come in, `off` where recovery is switched off for the job (403), else `away`.
         taken: orders that were taken in.
         repeated: orders that had come before, and were dropped.
         foreign: orders for other jobs.
@@ -259,7 +262,9 @@ class ClusterdView:
     @property
     @told()
     def orders(self) -> dict[str, int]:
-        """Messages of ClusterD without keep-alives, by outcome."""
+        """Messages of ClusterD without keep-alives, by outcome: orders that were `taken`, `repeated` (dropped),
+        `foreign` (for other jobs), and `unreadable` ones, which are no orders.
+        """
         return {
             "taken": self.taken,
             "repeated": self.repeated,
@@ -270,7 +275,9 @@ class ClusterdView:
     @property
     @told()
     def reports(self) -> dict[str, int]:
-        """Reports and results, by outcome."""
+        """Attempts at reports and results, by ClusterD's answer: `sent`, `refused`, `unanswered`, and `void`, which
+        were not sent, because the stream of their order has ended.
+        """
         return {
             "sent": self.reports_sent,
             "refused": self.reports_refused,
@@ -286,10 +293,10 @@ class LeaderView:
     Args:
         name: address at which the Manager that leads listens.
         term: its fencing number.
-        since: begin of the term, in seconds since the epoch.
+        since: begin of the term.
         changes: number of terms before it.
         decides: the lease is confirmed, so the leader decides.
-        committed: time of the last commit of this process, in seconds since the epoch; 0 before the first one.
+        committed: time of the last commit of this process; None before the first one.
     """
 
     name: Annotated[str, Face("leader")] = ""
@@ -308,7 +315,7 @@ class JobCounters:
 
     Args:
         reports: messages of Agents and Workers that were taken in, heartbeats included.
-        refused: reports of strangers, and of nodes beyond `jobs.records.JOB_NODES`.
+        refused: reports of strangers, and of nodes beyond the bound of a job.
         signals: requests and signals of ClusterD.
         ticks: looks at what has changed.
         decisions: number of decisions, by plugin; the Manager's own have the name `Manager`.
@@ -321,7 +328,8 @@ class JobCounters:
         durable: the state file has all that was decided.
         device_faults: decisions on faults of devices, by level and type: `L5 RestartNPU`, `PreSeparateNPU`.
         fault_to_command: upper bounds in seconds, and how many answers to a fault were not slower.
-        fault_to_command_count, fault_to_command_seconds: number and sum of those times.
+        fault_to_command_count: faults that commands have answered.
+        fault_to_command_seconds: the sum of the times of those answers.
     """
 
     reports: int = 0
@@ -345,7 +353,7 @@ class JobCounters:
     @property
     @told("fault_to_command", _ANSWERED)
     def fault_to_command_mean(self) -> float | None:
-        """Mean seconds from a fault to its command; None before the first one."""
+        """Mean seconds from a fault's report to its command; None before the first one."""
         answered = self.fault_to_command_count
         return round(self.fault_to_command_seconds / answered, 6) if answered else None
 
@@ -355,29 +363,31 @@ class JobView:
     """The state of a job's Manager at one moment.
 
     Args:
-        job_id: the job.
-        at: the moment, in seconds since the epoch.
+        job_id: id of the job.
+        at: the moment of this state.
         nodes, processes_per_node: size of the job; 0 for unknown.
         recovers: ClusterD decides on faults.
-        restarts_left: the job's count of restarts; None before an Agent has said one.
+        restarts_left: the job's count of restarts; None before an Agent has said a count.
         retry_time: of reset.json; None without that file.
         paused: ClusterD holds Agents back from starting.
-        streams: by name.
-        agents: by rank, `AGENTS_SHOWN` at most: those in trouble, then silent ones, before others.
-        agents_known, agents_in_trouble: number of all, and of those that have a fault or have exited.
+        streams: each stream, below.
+        agents: Agents by rank, 1,000 at most, below: those in trouble, then silent ones, before others.
+        agents_known: number of all Agents.
+        agents_in_trouble: number of those that have a fault or have exited.
         agents_silent: number of those that are silent, and not in trouble.
         workers: number of Workers that have registered.
-        profiling: number of those by profiling state: n of their last 1400 + n, -1 for none.
-        decisions: the last ones, oldest first, `DECISIONS_SHOWN` at most.
-        counters: since this process began.
+        profiling: number of those by profiling state: n of their last 1400 + n, `-1` for none.
+        decisions: the last ones, oldest first, 50 at most, below.
+        counters: since this process began, below.
         state_file: path of the state file, or place of the state in etcd; empty without one.
         plugins_off: users' plugins that are off until the Manager restarts.
-        clusterd: the client of ClusterD.
-        fault_mode: the mode in which faults of devices are answered; `reports` where they are only shown, as ClusterD
-            answers them; empty without rules.
-        devices: those with a fault, or isolated, by name: `DEVICES_SHOWN` at most.
-        devices_known, devices_isolated: number of all of them, and of those that take no job.
-        leader: of a job with its state in etcd.
+        clusterd: the client of ClusterD, below; None without one.
+        fault_mode: the mode in which faults of devices are answered: `rescheduling` or `grace`; `reports` where they
+            are only shown, because ClusterD answers them; empty without rules.
+        devices: those with a fault, the isolated ones first, 256 at most, below.
+        devices_known: number of all of them.
+        devices_isolated: number of those that take no job.
+        leader: the lead of a job with its state in etcd, below; else None.
         unprotected: number of nodes whose training processes have lost MindIO's controller, until they are started
             again.
     """
@@ -412,26 +422,31 @@ class JobView:
     @property
     @told()
     def expected(self) -> dict[str, int] | None:
-        """The size of the job; None where it is unknown."""
+        """The size of the job, `{"nodes": 2, "processes": 8}`; None: unknown."""
         return {"nodes": self.nodes, "processes": self.processes_per_node} if self.nodes else None
 
     @property
     @told()
     def decides_on(self) -> str:
-        """The source of the Manager's decisions on faults."""
+        """The source of the Manager's decisions on faults: `reports` of Agents, or orders of `ClusterD`."""
         return "ClusterD" if self.recovers else "reports"
 
     @property
     @told()
     def state(self) -> dict[str, Any]:
-        """The place of the Manager's state, whether it has all decisions, and the commits that failed."""
+        """The Manager's state: its `file` or place in etcd, whether it is `durable` (has all decisions), and how many
+        commits were `failures`.
+        """
         counters = self.counters
         return {"file": self.state_file or None, "durable": counters.durable, "failures": counters.store_failures}
 
     @property
     @told()
     def trouble(self) -> list[str]:
-        """The troubles of the job in words: first those of the Manager itself, then its Agents."""
+        """The troubles of the job in words. They are a state that is not durable, a lease that is not confirmed, a job
+        that ClusterD refuses (but for 403), plugins that are off, nodes without MindIO's controller, and Agents in
+        trouble. Without any, the exit code is 0.
+        """
         found = self.manager_trouble
         if self.agents_in_trouble:
             found.append(f"Agents in trouble: {self.agents_in_trouble} of {self.agents_known}")

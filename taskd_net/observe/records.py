@@ -36,11 +36,13 @@ class Direction(NamedTuple):
     """One direction of a link.
 
     Attributes:
-        messages, bytes: sent over it since the child registered.
-        failed: messages with another outcome than 0, as far as the sender learns of it.
-        in_flight: messages that wait for their answer.
+        messages, bytes: carried since the child registered, counted by the parent. They restart at 0 when a forgotten
+            child registers.
+        failed: messages that were answered with a code other than 0, counted by the sender.
+        in_flight: messages that were sent, and are not acknowledged yet.
         queued: messages that wait to be written.
-        ack_p50, ack_p99: recent seconds from sending to the answer; None without a measurement.
+        ack_p50, ack_p99: from sending to the answer, over all further hops; over the last 2 s or more, within a tenth.
+            None: no answer in the last 10 s.
     """
 
     messages: Annotated[int, Face("messages", Form.COUNT)] = 0
@@ -56,16 +58,18 @@ class OwnFigures(NamedTuple):
     """A node's own figures.
 
     Attributes:
-        listen: the address that it listens at; empty for a leaf.
+        listen: its address for children; empty for a leaf.
         inbox, inbox_room, inbox_line: messages in its inbox, the inbox's size, and messages in line before it.
-        delivered: messages that came into its inbox.
-        lost: `sync=false` messages that it gave up after another node had taken them.
+        delivered: messages that came into its inbox since it was started.
+        lost: `sync=false` messages that were given up after another node had taken them.
         reconnects: joins after a loss of its parent.
         up: its side of the link to its parent, which counts `messages` and `bytes` itself.
         link_reason: the reason for which its link to its parent is of no better kind, for people.
-        upstream: with several addresses of a parent, the one in use, then those that it left and the reasons.
+        upstream: with several addresses of a parent: the one in use, then those that it left, such as `10.0.0.8:9601;
+            not 10.0.0.7:9601: nobody listens there`; empty with a single one, or where the node does not say it.
         inbox_closed: it has closed its inbox, because no reader is left or the node ends.
-        job_id: the job whose nodes it takes for children; empty for a leaf, and where it knows none.
+        job_id: the first 64 bytes of the id of the job whose nodes it takes for children ([two
+            jobs](training.md#two-jobs-on-one-machine)); empty for a leaf, or where it knows none.
     """
 
     listen: Annotated[str, TEXT, Face("listens on", phrase="listens on {}", place=WHERE)] = ""
@@ -86,20 +90,23 @@ class NodeStatus(NamedTuple):
     """One node, as its parent sees it, with its own figures.
 
     Attributes:
-        parent: its parent; None for the root.
+        parent: the next hop upwards; None for the root, and for a Proxy that has never joined.
         state: its state towards the parent; never CUT_OFF, which takes a look at the whole tree.
         since: the beginning of the state, in seconds since the epoch; 0.0 where it is unknown.
-        peer: the kind of node: `taskd_net`, `contract` or `original`.
-        version: of this package; empty for another kind of node.
-        link: the kind of link; empty without a stream.
-        address: the source of its connection.
-        last_message: the time of the last message or answer from it, in seconds since the epoch; None: never.
+        peer: `taskd_net`, `contract` (a foreign node that keeps to the four calls) or `original`; no text behind a
+            foreign node.
+        version: of this package; empty for foreign nodes.
+        link: `direct`, `batched` or `tasknet`; empty without a stream.
+        address: the source of its connection, as its parent sees it.
+        last_message: the time of the last message or answer from it; None: never.
         down, up: the link from the parent to it, and from it to the parent.
         reopened: streams after the first one, as the parent has seen them.
         own: its own figures; None for a node that does not report.
-        at: the time of its figures, in seconds since the epoch; they have not changed since.
-        service: a tool or a service, and no rank of the job.
-        end_reason: the reason for which its stream has ended, for people; empty while it stands, or where unknown.
+        at: the time of its figures; they have not changed since. For a rate, divide the difference of two counters by
+            that of two `at`.
+        service: a tool or a service, which is no rank of the job.
+        end_reason: the reason for which its stream has ended, as its parent saw it: `no sign of life for 60 s`, `closed
+            by the child`; empty: it stands, it never stood, or nobody has said.
     """
 
     parent: Annotated[Position | None, _POSITION]

@@ -123,7 +123,7 @@ def test_wire_has_texts_numbers_flags_and_fields_with_a_form() -> None:
     ],
 )
 def test_message_of_a_view_has_its_fields(view: object, message: Message, by_hand: str) -> None:
-    assert {*to_wire(view), *by_hand.split()} == set(message.DESCRIPTOR.fields_by_name)
+    assert {*to_wire(view), *by_hand.split()} == set(message.DESCRIPTOR.fields_by_name), "make proto"
 
 
 def test_message_of_a_job_has_fields_of_its_view() -> None:
