@@ -7,7 +7,7 @@ looks is found by the time at which the state began: a node that was lost and ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Final
 
@@ -18,7 +18,7 @@ from taskd_net.observe.document import ABSENT, Document, Standing, standings_of
 from taskd_net.observe.events import EventLog, NodeEvent
 from taskd_net.observe.fields import document_of
 from taskd_net.observe.records import NodeStatus, RefusedRegistration
-from taskd_net.observe.series import WHOLE, Series
+from taskd_net.observe.series import COLUMNS, WHOLE, Sampling, Series, Whole, figures
 
 HISTORY_S: Final = 3600.0
 """Seconds of which a status page keeps samples, and events of nodes that are not known any more: whoever is called
@@ -49,19 +49,20 @@ SLICE: Final = 40
 VERSION: Final = 1
 """Of the document. It is stepped when a field changes its meaning or goes; fields may be added to it."""
 
+_MOST: Final = [number for number, column in enumerate(COLUMNS) if column.taken is Sampling.MOST]
+_RATES: Final = [number for number, column in enumerate(COLUMNS) if column.taken is Sampling.RATE]
+
 
 @dataclass(slots=True)
 class _Known:
-    """One node: its status and state at the last look, and its counters at the last sample."""
+    """One node: its status and state at the last look, and its figures at the last sample and the most since then."""
 
     name: str
     status: NodeStatus
     standing: Standing
     waits_since: float | None = None
-    counted: tuple[float, int, int] | None = None
-    in_flight: float = nan
-    down_p99: float = nan
-    up_p99: float = nan
+    counted: tuple[float, list[float]] | None = None
+    most: list[float] = field(default_factory=lambda: [nan] * len(COLUMNS))
 
 
 class History:
@@ -107,7 +108,7 @@ class History:
         standings = standings_of(found)
         yield
         sampled = now - self.series.last >= self.series.step
-        whole = [0.0, 0.0, nan, nan, 0.0, nan]
+        whole = [0.0 if column.whole is Whole.SUM else nan for column in COLUMNS]
         for number, (position, status) in enumerate(found.items(), 1):
             if number % SLICE == 0:
                 yield
@@ -288,49 +289,49 @@ def _version(status: NodeStatus) -> str:
 
 
 def _figures(known: _Known, now: float, *, sample: bool) -> list[float]:
-    """The values of a node since the last sample: rates, and the most of times and of messages in flight."""
+    """The values of a node since the last sample, by column; none between two samples."""
     status = known.status
-    side = status.up if status.own is None else status.own.up
     if known.standing.state in ABSENT or known.standing.state.ended:
         if sample:
-            known.counted, known.in_flight, known.down_p99, known.up_p99 = None, nan, nan, nan
-        return [nan] * 6
-    known.in_flight = _most(known.in_flight, status.down.in_flight + side.in_flight)
-    known.down_p99 = _most(known.down_p99, status.down.ack_p99)
-    known.up_p99 = _most(known.up_p99, side.ack_p99)
+            known.counted, known.most = None, [nan] * len(COLUMNS)
+        return [nan] * len(COLUMNS)
+    own = status.up if status.own is None else status.own.up
+    found = figures(status.down, own, status.up)
+    for number in _MOST:
+        known.most[number] = _most(known.most[number], found[number])
     if not sample:
         return []
-    down, up = _rates(known, now)
-    p50 = nan if status.down.ack_p50 is None else status.down.ack_p50
-    values = [down, up, p50, known.down_p99, known.in_flight, known.up_p99]
-    known.in_flight = known.down_p99 = known.up_p99 = nan
-    return values
+    last = [nan if value is None else float(value) for value in found]
+    values = {Sampling.RATE: _rates(known, now, last), Sampling.MOST: known.most, Sampling.LAST: last}
+    known.most = [nan] * len(COLUMNS)
+    return [values[column.taken][number] for number, column in enumerate(COLUMNS)]
 
 
-def _rates(known: _Known, now: float) -> tuple[float, float]:
-    """Messages a second to a node and from it since the last sample; NaN where its counters have begun at 0."""
-    status, before = known.status, known.counted
-    counted = known.counted = (status.at or now, status.down.messages, status.up.messages)
+def _rates(known: _Known, now: float, counted: list[float]) -> list[float]:
+    """Changes of figures a second since the last sample; NaN where the counters among them have begun at 0."""
+    before = known.counted
+    at, _ = known.counted = (known.status.at or now, counted)
     if before is None:
-        return nan, nan
-    seconds = counted[0] - before[0]
+        return [nan] * len(counted)
+    seconds = at - before[0]
     if seconds <= 0.0:
         # The same figures as before: nothing has changed since.
-        return 0.0, 0.0
-    down, up = counted[1] - before[1], counted[2] - before[2]
-    return (down / seconds, up / seconds) if down >= 0 and up >= 0 else (nan, nan)
+        return [0.0] * len(counted)
+    changes = [new - old for new, old in zip(counted, before[1], strict=True)]
+    again = any(changes[number] < 0 for number in _RATES)
+    return [nan if again else change / seconds for change in changes]
 
 
 def _most(one: float, other: float | None) -> float:
-    if other is None:
+    if other is None or isnan(other):
         return one
     return float(other) if isnan(one) else max(one, other)
 
 
 def _add(whole: list[float], values: Sequence[float]) -> None:
-    """Add a node's values to those of the whole: rates and messages in flight are sums, times the greatest."""
-    for number in (0, 1, 4):
-        whole[number] += 0.0 if isnan(values[number]) else values[number]
-    for number in (3, 5):
-        if not isnan(values[number]):
-            whole[number] = _most(whole[number], values[number])
+    """Add a node's values to those of all links together."""
+    for number, (column, value) in enumerate(zip(COLUMNS, values, strict=True)):
+        if column.whole is Whole.SUM and not isnan(value):
+            whole[number] += value
+        elif column.whole is Whole.MOST:
+            whole[number] = _most(whole[number], value)

@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from math import isnan, nan
-from typing import Final
+from typing import Final, NamedTuple
 
 from taskd_net.observe.document import Document
+from taskd_net.observe.records import Direction
 
-FIELDS: Final = ("down", "up", "down_p50", "down_p99", "in_flight", "up_p99")
-"""The fields of one sample: messages a second to and from the node, seconds until its answers, messages in flight both
-ways, and seconds until the answers to it."""
+
+class Sampling(StrEnum):
+    """The value of a sample out of the figures since the sample before."""
+
+    RATE = "rate"
+    """The change of a counter for each second."""
+    MOST = "most"
+    LAST = "last"
+
+
+class Whole(StrEnum):
+    """The value of all links together."""
+
+    SUM = "sum"
+    MOST = "most"
+    NONE = "none"
+
+
+class Column(NamedTuple):
+    """A column of the samples, here and on the status page: `history.js` reads these declarations, too.
+
+    Charts of columns are drawn by hand in `details.js`, because a node's and the mesh's have other headings and curves.
+
+    Attributes:
+        name: its key in the document.
+        figures: the figures of a node whose sum it shows, each as the direction of its link and the field of that. A
+            sum has no times, which may be unknown.
+        taken: the value of a sample.
+        whole: the value of all links together.
+    """
+
+    name: str
+    figures: tuple[tuple[str, str], ...]
+    taken: Sampling
+    whole: Whole
+
+
+COLUMNS: Final = (
+    Column("down", (("down", "messages"),), Sampling.RATE, Whole.SUM),
+    Column("up", (("up", "messages"),), Sampling.RATE, Whole.SUM),
+    Column("down_p50", (("down", "ack_p50"),), Sampling.LAST, Whole.NONE),
+    Column("down_p99", (("down", "ack_p99"),), Sampling.MOST, Whole.MOST),
+    Column("in_flight", (("down", "in_flight"), ("up", "in_flight")), Sampling.MOST, Whole.SUM),
+    Column("up_p99", (("up", "ack_p99"),), Sampling.MOST, Whole.MOST),
+)
+"""Messages a second to and from the node, seconds until its answers, messages in flight both ways, and seconds until
+the answers to it."""
+
+FIELDS: Final = tuple(column.name for column in COLUMNS)
+
+COUNTED_ABOVE: Final = ("messages", "bytes")
+"""Figures of a link to the parent that the parent counts; the others are the node's own."""
+
+
+def _reader() -> Callable[[Direction, Direction, Direction], list[float | None]]:
+    """A function that is compiled, as those of `fields`: each look reads the figures of all nodes."""
+    sums = []
+    for column in COLUMNS:
+        sides = ["counted" if way == "up" and name in COUNTED_ABOVE else way for way, name in column.figures]
+        sums.append(" + ".join(f"{side}.{name}" for side, (_, name) in zip(sides, column.figures, strict=True)))
+    read: Callable[[Direction, Direction, Direction], list[float | None]]
+    read = eval(f"lambda down, up, counted: [{', '.join(sums)}]")  # noqa: S307 - names of our own fields
+    return read
+
+
+figures: Final = _reader()
+"""The figures of a node now, by column, out of its link down, its own side of the link up, and the parent's side."""
 
 WHOLE: Final = ""
 """The name of the sums over all links, which no node has."""

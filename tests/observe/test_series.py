@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import nan
 
-from taskd_net.observe.series import FIELDS, WHOLE, Series
+from taskd_net.observe.records import Direction
+from taskd_net.observe.series import COLUMNS, FIELDS, WHOLE, Series, figures
 
 
 def sample(series: Series, now: float, **nodes: float) -> None:
@@ -82,3 +83,11 @@ def test_nodes_are_bounded_and_the_sum_is_none_of_them() -> None:
     sample(series, 20.0, a=1.0, b=2.0, c=3.0, **{WHOLE: 6.0})
     assert len(series) == 2
     assert [column(series, name)[0][1] for name in ("a", "b", "c", WHOLE)] == [1.0, 2.0, None, 6.0]
+
+
+def test_figures_are_those_that_the_columns_declare() -> None:
+    down = Direction(messages=7, in_flight=2, ack_p50=0.5)
+    own = Direction(messages=0, in_flight=3, ack_p99=0.25)
+    assert figures(down, own, Direction(messages=9, in_flight=100)) == [7, 9, 0.5, None, 5, 0.25]
+    ways, fields = zip(*(figure for column in COLUMNS for figure in column.figures), strict=True)
+    assert set(ways) <= {"down", "up"} and set(fields) <= set(Direction._fields)

@@ -10,6 +10,7 @@ import re
 from taskd_net.faces.page.app import SCRIPTS, Shell, _read
 from taskd_net.observe.fields import Alarm, Form
 from taskd_net.observe.records import Direction
+from taskd_net.observe.series import FIELDS
 
 
 def between(text: str, opening: str, closing: str) -> str:
@@ -61,3 +62,11 @@ def test_scripts_have_the_declarations_of_fields() -> None:
     forms = between(document, "const WORDS = {", "};")
     assert all(form in forms for form in Form if form is not Form.FLAG)
     assert all(alarm in between(document, "const ALARMS = {", "};") for alarm in Alarm)
+
+
+def test_scripts_have_the_declarations_of_columns() -> None:
+    document = Shell().document("{}", "{}")
+    columns = json.loads(between(document, "const COLUMNS = ", ";\n"))
+    assert [column["name"] for column in columns] == list(FIELDS)
+    flight = {"name": "in_flight", "figures": [["down", "in_flight"], ["up", "in_flight"]], "taken": "most"}
+    assert flight | {"whole": "sum"} in columns

@@ -18,6 +18,7 @@ from taskd_net.base.untrusted import json_line, shown
 from taskd_net.observe.fields import faces_of
 from taskd_net.observe.job_view import AgentView, ClusterdView, DeviceView, JobCounters, JobView, LeaderView
 from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
+from taskd_net.observe.series import COLUMNS
 from taskd_net.observe.status_codec import read_position
 
 HEADERS: Final = (
@@ -105,7 +106,7 @@ class Shell:
 
     def __init__(self) -> None:
         style = _read("page.css")
-        parts = (f"const VIEWS = {_declarations()};", *(_read(f"{name}.js") for name in SCRIPTS))
+        parts = (_declarations(), *(_read(f"{name}.js") for name in SCRIPTS))
         script = "(() => {\n" + "\n".join(parts) + "\n})();\n"
         page = _read("page.html").replace("/* style */", style).replace("/* script */", script)
         self._before, _, rest = page.partition("/* tree */")
@@ -137,9 +138,11 @@ class Shell:
 
 
 def _declarations() -> str:
-    """The fields that people see of each view, for `fields.js`: pairs of a key and its face."""
+    """The declarations of fields that people see and of columns, for `fields.js` and `history.js`."""
     faces = {view.__name__: [(key, face._asdict()) for key, face in faces_of(view).items()] for view in _VIEWS}
-    return json_line(faces, compact=True).replace("<", "\\u003c")
+    named = {"VIEWS": faces, "COLUMNS": [column._asdict() for column in COLUMNS]}
+    lines = (f"const {name} = {json_line(value, compact=True)};" for name, value in named.items())
+    return "\n".join(lines).replace("<", "\\u003c")
 
 
 def _read(name: str) -> str:

@@ -4,8 +4,9 @@ const SAMPLE_S = 2;
 const SAMPLES = 150;
 // A rate is taken over so many samples, as figures arrive from different depths at different times.
 const RATE_SAMPLES = 3;
-const FIELDS = 6;
-const [DOWN, UP, DOWN_P50, DOWN_P99, IN_FLIGHT, UP_P99] = [0, 1, 2, 3, 4, 5];
+// The columns of the samples are in COLUMNS, which the server writes before all scripts from `observe/series.py`.
+const FIELDS = COLUMNS.length;
+const [DOWN, UP, DOWN_P50, DOWN_P99, IN_FLIGHT, UP_P99] = ["down", "up", "down_p50", "down_p99", "in_flight", "up_p99"].map((name) => COLUMNS.findIndex((column) => column.name === name));
 
 // The states of nodes that are away: their last figures are no sample.
 const ABSENT = ["lost", "gone", "cut_off", "finished", "stopped"];
@@ -35,21 +36,25 @@ function sample() {
   const at = taken % SAMPLES;
   times[at] = now;
   taken += 1;
-  const whole = [0, 0, NaN, NaN, 0, NaN];
-  for (const [position, { parent, state, down, up }] of mesh.nodes) {
+  const whole = COLUMNS.map((column) => (column.whole === "sum" ? 0 : NaN));
+  for (const [position, node] of mesh.nodes) {
+    const { parent, state } = node;
     if (ABSENT.includes(state)) {
       keep(position, at, new Array(FIELDS).fill(NaN));
       continue;
     }
-    const values = [down.messages, up.messages, down.ack_p50 ?? NaN, down.ack_p99 ?? NaN, down.in_flight + up.in_flight, up.ack_p99 ?? NaN];
+    // A counter is kept as it is, and its rate is made when it is shown.
+    const values = COLUMNS.map(({ figures }) => total(figures.map(([way, figure]) => node[way][figure] ?? NaN)));
     keep(position, at, values);
     if (!parent || position === mesh.head.node) continue;
-    for (const field of [DOWN, UP]) whole[field] += rateNow(position, field) || 0;
-    whole[IN_FLIGHT] += values[IN_FLIGHT];
-    for (const field of [DOWN_P99, UP_P99]) if (!(values[field] <= whole[field]) && !Number.isNaN(values[field])) whole[field] = values[field];
+    for (const [field, column] of COLUMNS.entries()) {
+      const value = values[field];
+      if (column.whole === "sum") whole[field] += column.taken === "rate" ? rateNow(position, field) || 0 : value;
+      else if (column.whole === "most" && !(value <= whole[field]) && !Number.isNaN(value)) whole[field] = value;
+    }
   }
   // One sample makes no rate.
-  if (taken < 2) whole[DOWN] = whole[UP] = NaN;
+  if (taken < 2) for (const [field, column] of COLUMNS.entries()) if (column.taken === "rate") whole[field] = NaN;
   keep(WHOLE, at, whole);
   for (const [position, ring] of rings) {
     if (position !== WHOLE && !mesh.nodes.has(position)) {

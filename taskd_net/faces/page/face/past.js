@@ -1,6 +1,5 @@
 // The last hour, as the server keeps it: plots of the time before the page was opened, and the events of a node.
 
-const COLUMNS = ["down", "up", "down_p50", "down_p99", "in_flight", "up_p99"];
 const PAST_S = 3600;
 const PAST_EVERY_S = 5;
 const GAP_STEPS = 2.5;
@@ -44,7 +43,7 @@ function takePast(told) {
 function pastPoints(told, field) {
   if (!told) return [];
   const before = pastPoints(told.earlier, field);
-  const values = told.series[COLUMNS[field]];
+  const values = told.series[COLUMNS[field].name];
   const points = told.series.times.map((time, at) => [mesh.head.time - time, values[at] ?? NaN]).filter(([ago]) => ago <= PAST_S);
   if (before.length && points.length) before.push([(before.at(-1)[0] + points[0][0]) / 2, NaN]);
   return [...before, ...points];
