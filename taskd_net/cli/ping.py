@@ -17,7 +17,7 @@ from taskd_net.cli.lines import say_json
 from taskd_net.cli.probing import as_object, ask, counted, counted_object, failure, milliseconds
 from taskd_net.cli.screen import Screen
 from taskd_net.observe.client import NodeClient
-from taskd_net.observe.probe_codec import Echo, Series
+from taskd_net.observe.probe_codec import Echo, ProbeSeries
 
 
 class Summary:
@@ -127,7 +127,7 @@ def ping(ctx: click.Context, /, dest: Position, count: int, interval: float, as_
 
     A signal ends it as --count does: with the summary.
     """
-    series = Series(dest, settings["timeout"], count, interval)
+    series = ProbeSeries(dest, settings["timeout"], count, interval)
     screen = Screen()
     summary = Summary()
 

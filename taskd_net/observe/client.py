@@ -18,7 +18,7 @@ from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import read_job
 from taskd_net.observe.job_view import JobView
-from taskd_net.observe.probe_codec import About, Echo, Series
+from taskd_net.observe.probe_codec import About, Echo, ProbeSeries
 from taskd_net.observe.records import Mesh
 from taskd_net.observe.service import JOB_SERVICE, PROBE_SERVICE
 
@@ -134,7 +134,7 @@ class NodeClient:
                 raise NotForgotten(cause.details() or "") from cause
             raise
 
-    async def ping(self, series: Series) -> AsyncIterator[Echo]:
+    async def ping(self, series: ProbeSeries) -> AsyncIterator[Echo]:
         """Let the node send a series of probes. Nothing bounds how long that takes: ask `about` first.
 
         Yields:

@@ -56,7 +56,7 @@ class Echo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ProbeSeries:
     """A request for a series of probes: `count` 0 is endless, times are in seconds."""
 
     to: Position
@@ -86,14 +86,14 @@ class About(NamedTuple):
         return f"{self.position} of job {shown(self.job_id)}" if self.job_id else str(self.position)
 
 
-def write_ping(series: Series) -> bytes:
+def write_ping(series: ProbeSeries) -> bytes:
     """Serialize a PingRequest."""
     to = _path(series.to)
     request = pb.PingRequest(to=to, count=series.count, interval=series.interval, timeout=series.timeout)
     return request.SerializeToString()
 
 
-def read_ping(data: bytes) -> Series:
+def read_ping(data: bytes) -> ProbeSeries:
     """Read a PingRequest.
 
     Raises:
@@ -104,7 +104,7 @@ def read_ping(data: bytes) -> Series:
     except DecodeError as error:
         raise ValueError("the bytes are not a PingRequest") from error
     interval = _seconds("interval", request.interval)
-    return Series(Position.parse(request.to), _seconds("timeout", request.timeout), request.count, interval)
+    return ProbeSeries(Position.parse(request.to), _seconds("timeout", request.timeout), request.count, interval)
 
 
 def write_trace(to: Position, timeout: float) -> bytes:

@@ -31,7 +31,7 @@ from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
 from taskd_net.observe.job_codec import write_job
 from taskd_net.observe.job_view import JobView
-from taskd_net.observe.probe_codec import About, Echo, Series
+from taskd_net.observe.probe_codec import About, Echo, ProbeSeries
 from taskd_net.observe.prober import Prober, one_node
 from taskd_net.observe.shared_answer import SharedAnswer
 from taskd_net.observe.view import View
@@ -273,7 +273,7 @@ class NodeService:
         about = About(router.position, __version__, time.time_ns(), parent, router.membership.job_id)
         return probes.write_about(about)
 
-    async def _pings(self, series: Series) -> AsyncIterator[Echo]:
+    async def _pings(self, series: ProbeSeries) -> AsyncIterator[Echo]:
         loop = asyncio.get_running_loop()
         sent = 0
         while True:

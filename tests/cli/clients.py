@@ -9,7 +9,7 @@ from taskd_net import Echo, Position
 from taskd_net.base.address import Address
 from taskd_net.base.states import State
 from taskd_net.net.tls.files import Tls
-from taskd_net.observe.probe_codec import About, Series
+from taskd_net.observe.probe_codec import About, ProbeSeries
 from taskd_net.observe.records import Mesh, NodeStatus
 
 
@@ -64,7 +64,7 @@ class Client:
     async def about(self) -> About:
         return About(Position.mgr(), "1", 0, None)
 
-    async def ping(self, series: Series) -> AsyncIterator[Echo]:
+    async def ping(self, series: ProbeSeries) -> AsyncIterator[Echo]:
         self.asked.append(series)
         for echo in self._echoes():
             yield echo

@@ -21,7 +21,7 @@ from taskd_net.core.links import UP, Link, Terms
 from taskd_net.core.ready import Answered, Key, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.net.links import registry
-from taskd_net.net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Unreachable, Way
+from taskd_net.net.links.kind import Acceptor, End, Failed, LinkKind, LinkLost, Opened, Parent, Unreachable, Way
 from taskd_net.net.links.peer import Metadata, Peer
 from taskd_net.net.links.remote import Caller
 from taskd_net.net.links.session import Session
@@ -63,7 +63,7 @@ class MemoryPipe:
         self._ended = self._gone = False
         self.watch: asyncio.Task[None] | None = None
         self.severed = self.complete = False
-        self.reason = Lost("the link ended")
+        self.reason = LinkLost("the link ended")
 
     async def read(self) -> Parcel | None:
         """The next write of the other end; None when the link has ended."""
@@ -99,7 +99,7 @@ class MemoryPipe:
         if self.watch is not None:
             self.watch.cancel()
 
-    async def lost(self) -> Lost:
+    async def lost(self) -> LinkLost:
         """The reason of its end."""
         return self.reason
 
@@ -227,7 +227,7 @@ class MemoryIncoming:
 
     async def end(self, end: End) -> None:
         """Refuse or end it."""
-        self._pipe.other.reason = Lost(f"the link ended: {end.value}", end is End.POSITION_TAKEN)
+        self._pipe.other.reason = LinkLost(f"the link ended: {end.value}", end is End.POSITION_TAKEN)
         if not self.accepted.done():
             self.accepted.set_exception(Failed(end.value))
 
@@ -279,7 +279,7 @@ class MemoryAcceptor(Acceptor):
             pipe.cancel()
 
 
-class Memory(Kind):
+class Memory(LinkKind):
     """Offered by every parent that uses it, to children of the same process."""
 
     name, probed = MemoryLink.kind, MemoryLink.probed

@@ -14,7 +14,7 @@ from taskd_net.base.address import Address
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.grpc_calls import Context, caller_of
 from taskd_net.net.links.grpc_stream import ClientPipe, IncomingStream, ServerPipe, open_stream, stream_handler
-from taskd_net.net.links.kind import End, Failed, Lost, Way
+from taskd_net.net.links.kind import End, Failed, LinkLost, Way
 from tests.links.pipes import FakeNode
 from tests.peers.mesh import PATIENCE_S, soon
 
@@ -152,7 +152,7 @@ async def test_end_of_a_stream_says_whether_the_position_is_taken(
     status: grpc.StatusCode, text: str, taken: bool
 ) -> None:
     pipe = ClientPipe(cast(Any, FakeStream(ends=status, text=text)))
-    assert await pipe.lost() == Lost(f"the stream ended: {status.name}: {text}", taken)
+    assert await pipe.lost() == LinkLost(f"the stream ended: {status.name}: {text}", taken)
 
 
 class FakeContext:

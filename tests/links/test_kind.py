@@ -9,14 +9,14 @@ import pytest
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links import registry
-from taskd_net.net.links.kind import End, Failed, Kind, Opened, Parent, Unreachable, Way
+from taskd_net.net.links.kind import End, Failed, LinkKind, Opened, Parent, Unreachable, Way
 from taskd_net.net.links.remote import Caller, remote_of
 from tests.links import memory
 
 HERE = Caller(remote_of("ipv4:10.0.0.1:40001"), lambda: None)
 
 
-class Least(Kind):
+class Least(LinkKind):
     """A kind that defines what it must."""
 
     name, probed = "least", 9
@@ -28,7 +28,7 @@ class Least(Kind):
 
 def test_kind_has_to_be_opened_in_its_own_way() -> None:
     with pytest.raises(TypeError, match="open"):
-        Kind()  # type: ignore[abstract]
+        LinkKind()  # type: ignore[abstract]
 
 
 @pytest.mark.parametrize(

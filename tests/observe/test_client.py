@@ -14,7 +14,7 @@ from taskd_net.base.address import Address
 from taskd_net.base.states import State
 from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.observe.client import AskFailed, NodeClient, NoManager, NotForgotten, ask_health
-from taskd_net.observe.probe_codec import Series
+from taskd_net.observe.probe_codec import ProbeSeries
 from tests.peers.mesh import PATIENCE_S, Mesh
 from tests.peers.parent import RawParent
 
@@ -37,7 +37,8 @@ async def test_one_client_asks_everything(mesh: Mesh) -> None:
             "Mgr/0": State.JOINED,
             "Worker/0/0": State.JOINED,
         }
-        assert [echo.code async for echo in asking.ping(Series(worker.position, 1.0, 2, 0.0))] == [Code.OK, Code.OK]
+        two = ProbeSeries(worker.position, 1.0, 2, 0.0)
+        assert [echo.code async for echo in asking.ping(two)] == [Code.OK, Code.OK]
         assert [echo.src async for echo in asking.trace(worker.position, 1.0)] == [worker.position]
         with pytest.raises(NotForgotten, match=r"^Worker/0/0 is connected"):
             await asking.forget(worker.position)
@@ -86,7 +87,7 @@ async def test_full_node_can_be_asked(mesh: Mesh) -> None:
     await mesh.logged("child_refused")
     async with client(mgr.address) as asking:
         assert len((await asking.mesh()).nodes) == 2
-        assert (await anext(asking.ping(Series(Position.worker(0, 0), 1.0)))).ok
+        assert (await anext(asking.ping(ProbeSeries(Position.worker(0, 0), 1.0)))).ok
 
 
 async def test_asking_nobody_and_somebody_else_fails_with_words(mesh: Mesh) -> None:

@@ -13,7 +13,7 @@ from taskd_net.base import limits
 from taskd_net.base.codes import Refusal
 from taskd_net.core.frame import Failure
 from taskd_net.observe import probe_codec
-from taskd_net.observe.probe_codec import About, Echo, Series
+from taskd_net.observe.probe_codec import About, Echo, ProbeSeries
 
 SECONDS = st.floats(0.0, limits.TIMEOUT_MAX_S)
 RANKS = st.integers(0, 10**6)
@@ -23,8 +23,8 @@ POSITIONS = st.one_of(
 CODES = st.sampled_from([int(code) for code in Code])
 
 
-@given(st.builds(Series, POSITIONS, SECONDS, st.integers(0, 2**32 - 1), SECONDS))
-def test_request_for_a_series_comes_back(series: Series) -> None:
+@given(st.builds(ProbeSeries, POSITIONS, SECONDS, st.integers(0, 2**32 - 1), SECONDS))
+def test_request_for_a_series_comes_back(series: ProbeSeries) -> None:
     assert probe_codec.read_ping(probe_codec.write_ping(series)) == series
 
 
@@ -62,7 +62,7 @@ def test_times_out_of_bounds_are_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match=r"timeout is .*; expected seconds from 0 to"):
         probe_codec.read_trace(probe_codec.write_trace(to, seconds))
     with pytest.raises(ValueError, match=r"interval is .*; expected seconds from 0 to"):
-        probe_codec.read_ping(probe_codec.write_ping(Series(to, 1.0, 1, seconds)))
+        probe_codec.read_ping(probe_codec.write_ping(ProbeSeries(to, 1.0, 1, seconds)))
 
 
 def test_garbage_is_refused() -> None:

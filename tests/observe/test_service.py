@@ -15,7 +15,7 @@ from taskd_net.observe import probe_codec, status_codec
 from taskd_net.observe.client import AskFailed, NodeClient
 from taskd_net.observe.document import Document, by_position, document
 from taskd_net.observe.job_view import JobView
-from taskd_net.observe.probe_codec import Series
+from taskd_net.observe.probe_codec import ProbeSeries
 from taskd_net.observe.service import PROBE_SERIES_PER_CALLER
 from taskd_net.observe.shared_answer import SharedAnswer
 from tests.peers.child import RawChild
@@ -71,8 +71,8 @@ async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
         for refused in (
             asking.trace(Position("Worker", "All", "All"), 1.0),
             asking.trace(Position.mgr(), float("nan")),
-            asking.ping(Series(Position.mgr(), -1.0)),
-            asking.ping(Series(Position("", "", ""), 1.0)),
+            asking.ping(ProbeSeries(Position.mgr(), -1.0)),
+            asking.ping(ProbeSeries(Position("", "", ""), 1.0)),
         ):
             with pytest.raises(AskFailed, match="refused"):
                 await anext(refused)
@@ -80,7 +80,7 @@ async def test_service_refuses_what_cannot_be_done(mesh: Mesh) -> None:
 
 async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    endless = Series(Position.mgr(), 1.0, 0, 0.01)
+    endless = ProbeSeries(Position.mgr(), 1.0, 0, 0.01)
     async with client(mgr) as asking:
         running = [asking.ping(endless) for _ in range(PROBE_SERIES_PER_CALLER)]
         for series in running:
@@ -104,7 +104,7 @@ async def test_series_are_bounded_and_end_with_who_asks(mesh: Mesh) -> None:
 async def test_series_does_not_hold_up_a_node_that_closes(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
     async with client(mgr) as asking:
-        series = asking.ping(Series(Position.mgr(), 1.0, 0, 3600.0))
+        series = asking.ping(ProbeSeries(Position.mgr(), 1.0, 0, 3600.0))
         assert (await anext(series)).ok
         assert await soon(mgr.drain(60.0))
         with pytest.raises(AskFailed, match="no node answers at"):
@@ -123,7 +123,7 @@ async def test_calls_keep_the_names_that_older_versions_ask_by(mesh: Mesh) -> No
             await forget(status_codec.write_forget(Position.worker(0, 0)))
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
         for name, request in (
-            ("Ping", probe_codec.write_ping(Series(mgr.position, 1.0))),
+            ("Ping", probe_codec.write_ping(ProbeSeries(mgr.position, 1.0))),
             ("Trace", probe_codec.write_trace(mgr.position, 1.0)),
         ):
             series: Any = channel.unary_stream(f"/taskd_net.probe.Probe/{name}")

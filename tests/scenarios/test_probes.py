@@ -7,7 +7,7 @@ import pytest
 from taskd_net import Code, NodeClosed, Position
 from taskd_net.base.address import Address
 from taskd_net.observe.client import NodeClient
-from taskd_net.observe.probe_codec import Series
+from taskd_net.observe.probe_codec import ProbeSeries
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, both_links, soon
 from tests.peers.original.cluster import Originals, stands
@@ -193,10 +193,10 @@ async def test_who_asks_needs_no_place(mesh: Mesh) -> None:
         async with client(node) as asking:
             about = await asking.about()
             assert (about.position, about.parent) == (node.position, parent)
-            series = Series(worker.position, 1.0, 3, 0.0)
+            series = ProbeSeries(worker.position, 1.0, 3, 0.0)
             assert [echo.code async for echo in asking.ping(series)] == [0, 0, 0]
             assert [str(echo.src) async for echo in asking.trace(worker.position, 1.0)][-1] == "Worker/0/0"
-            echo = await anext(asking.ping(Series(Position.parse("Boss/1"), 1.0)))
+            echo = await anext(asking.ping(ProbeSeries(Position.parse("Boss/1"), 1.0)))
             assert echo[:2] == (Code.DST_ROLE_ILLEGAL, node.position)
     assert mgr.routes() == routes
     assert worker.waiting() == 0

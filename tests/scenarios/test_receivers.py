@@ -13,7 +13,7 @@ from taskd_net.base.address import Address
 from taskd_net.core import acks
 from taskd_net.net.links import peer as peers
 from taskd_net.observe.client import NodeClient
-from taskd_net.observe.probe_codec import Series
+from taskd_net.observe.probe_codec import ProbeSeries
 from tests.peers.child import RawChild
 from tests.peers.mesh import Mesh, WatchedNode, fast_links
 from tests.peers.original.cluster import Originals
@@ -145,11 +145,11 @@ async def test_asked_from_outside(mesh: Mesh) -> None:
     """A caller without a place in the tree gets the count as well."""
     nodes = await nested(mesh)
     async with NodeClient(Address.parse(nodes["Proxy/0"].address or ""), 5.0) as asking:
-        (echo,) = [echo async for echo in asking.ping(Series(Position.parse("Worker/All/All"), 3.0))]
+        (echo,) = [echo async for echo in asking.ping(ProbeSeries(Position.parse("Worker/All/All"), 3.0))]
         assert (echo.code, echo.receivers, echo.failures) == (0, 7, ())
         await nodes["Worker/2/4"].close()
         await mesh.logged("child_lost", node=nodes["Proxy/2"].position)
-        (echo,) = [echo async for echo in asking.ping(Series(Position.parse("Worker/All/All"), 3.0))]
+        (echo,) = [echo async for echo in asking.ping(ProbeSeries(Position.parse("Worker/All/All"), 3.0))]
         away = Failure(Position.worker(2, 4), Code.NET_STREAM_NOT_INITED)
         assert (echo.code, echo.receivers, echo.failures) == (Code.NET_STREAM_NOT_INITED, 6, (away,))
 

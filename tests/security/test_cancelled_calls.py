@@ -175,7 +175,7 @@ async def test_probes_without_an_answer(mesh: Mesh, call: str, calls: int) -> No
     async with LinkChild("Worker/0/0") as mute, contextlib.AsyncExitStack() as stack:
         await mute.join(mgr.address or "")
         to = Position.worker(0, 0)
-        series = probe_codec.Series(to, 86_400.0)
+        series = probe_codec.ProbeSeries(to, 86_400.0)
         request = probe_codec.write_ping(series) if call == "Ping" else probe_codec.write_trace(to, 86_400.0)
         alone = [("grpc.use_local_subchannel_pool", 1)]
         channels = [grpc.aio.insecure_channel(mgr.address or "", options=alone) for _ in range(16)]

@@ -128,7 +128,7 @@ async def test_reports_of_many_positions_that_wait_are_bounded_together(mesh: Me
 
 async def test_endless_series_of_a_stranger_leave_others_theirs(mesh: Mesh) -> None:
     mgr = await mesh.mgr()
-    request = probe_codec.write_ping(probe_codec.Series(Position.mgr(), 3.0, 0, 0.0))
+    request = probe_codec.write_ping(probe_codec.ProbeSeries(Position.mgr(), 3.0, 0, 0.0))
     async with LinkChild("Worker/7/0") as stranger, LinkChild("Worker/7/1") as other:
         await stranger.join(mgr.address or "")
         await other.join(mgr.address or "")

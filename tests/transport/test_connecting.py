@@ -14,7 +14,7 @@ from taskd_net import Position
 from taskd_net.base.address import Address
 from taskd_net.net.joining.connecting import Connector, Stay
 from taskd_net.net.links import peer as peers
-from taskd_net.net.links.kind import Failed, Kind, Opened, Unreachable, Way
+from taskd_net.net.links.kind import Failed, LinkKind, Opened, Unreachable, Way
 from tests.links import memory
 from tests.links.pipes import FakeNode
 from tests.peers.child import RawChild
@@ -24,7 +24,7 @@ from tests.peers.parent import RawParent
 PARENT = peers.of_parent(dict(peers.parent_metadata(0, ())))
 
 
-class FakeKind(Kind):
+class FakeKind(LinkKind):
     """A kind that opens what the test says, and counts how often."""
 
     name, probed = "fake", 9
@@ -51,7 +51,7 @@ def opened() -> Opened:
     return Opened(cast(Any, SimpleNamespace()), cast(Any, object()))
 
 
-async def connect(*kinds: Kind, continues: bool = False) -> Any:
+async def connect(*kinds: LinkKind, continues: bool = False) -> Any:
     """Open a link with the first kind that works; gRPC is never asked."""
     connector = Connector(FakeNode("Worker/0/0"), Address("127.0.0.1", 1), 3.0, None, kinds, lambda: "", service=False)
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:

@@ -20,7 +20,7 @@ from taskd_net.net.joining.approach import Approach, approach_of
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links import registry
 from taskd_net.net.links.grpc_calls import GrpcRequests, unary_call
-from taskd_net.net.links.kind import Failed, Kind, Opened, Requests, Unreachable, Way
+from taskd_net.net.links.kind import Failed, LinkKind, Opened, Requests, Unreachable, Way
 from taskd_net.net.links.session import Host, Session
 from taskd_net.net.wire import codec, requests
 
@@ -57,7 +57,7 @@ class ParentConnection(NamedTuple):
     credentials: grpc.ChannelCredentials | None
     opened: Opened
     requests: Requests
-    better: Kind | None = None
+    better: LinkKind | None = None
 
     @property
     def session(self) -> Session[Any]:
@@ -140,7 +140,7 @@ class Connector:
         upstream: Address,
         ack_timeout: float,
         rotation: Rotation | None,
-        kinds: Sequence[Kind],
+        kinds: Sequence[LinkKind],
         choice: Callable[[], str],
         *,
         service: bool,
@@ -341,7 +341,7 @@ class Connector:
             continues,
         )
 
-    def _not_there(self, kind: Kind, reason: Unreachable) -> None:
+    def _not_there(self, kind: LinkKind, reason: Unreachable) -> None:
         """Log that a kind of link cannot be reached, once for each reason."""
         if str(reason) != self._unreachable:
             self._unreachable = str(reason)

@@ -30,8 +30,7 @@ from taskd_net.core.ready import Kind
 from taskd_net.net.joining.connecting import Connector, NoPlace, Reports, Stay
 from taskd_net.net.joining.renewal import Renewal
 from taskd_net.net.links.answers import awaited
-from taskd_net.net.links.kind import End, Failed
-from taskd_net.net.links.kind import Kind as LinkKind
+from taskd_net.net.links.kind import End, Failed, LinkKind
 from taskd_net.net.links.session import Host
 from taskd_net.net.retry import Backoff
 from taskd_net.net.wire import requests

@@ -90,7 +90,7 @@ class MeshServer:
         plain_listen: Address | None = None,
         credentials: ServerCredentials | None = None,
         *,
-        kinds: Sequence[link_kinds.Kind],
+        kinds: Sequence[link_kinds.LinkKind],
         certified: bool,
         sockets: link_kinds.Sockets | None = None,
         standby: str = "",

@@ -70,7 +70,7 @@ _data: Final = attrgetter("data")
 NAME: Final = "batched"
 
 PROBED: Final = 1
-"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
+"""Answer to a probe that ends at a link of this kind (`kind.LinkKind`)."""
 
 
 class BatchedLink(Session[bytes]):

@@ -15,7 +15,7 @@ from taskd_net.net.links import peer as peers
 from taskd_net.net.links.batched import NAME, PROBED, BatchedLink
 from taskd_net.net.links.grpc_calls import Handler
 from taskd_net.net.links.grpc_stream import ServerPipe, open_stream, stream_handler
-from taskd_net.net.links.kind import Acceptor, Kind, Opened, Parent, Way
+from taskd_net.net.links.kind import Acceptor, LinkKind, Opened, Parent, Way
 from taskd_net.net.links.peer import Metadata, Peer
 from taskd_net.net.links.remote import Caller
 from taskd_net.net.links.session import Host, Pipe
@@ -43,7 +43,7 @@ class _Acceptor(Acceptor):
         return {STREAM: stream_handler(parent, make, tells=True)}
 
 
-class Batched(Kind):
+class Batched(LinkKind):
     """One stream of batches, both ways, between two nodes of ours."""
 
     name, probed = NAME, PROBED

@@ -60,7 +60,7 @@ KEY: Final = "taskd-net-direct"
 NAME: Final = "direct"
 
 PROBED: Final = 4
-"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
+"""Answer to a probe that ends at a link of this kind (`kind.LinkKind`)."""
 
 _FINISH: Final = write_frame(FrameKind.END)
 _PONG: Final = write_frame(FrameKind.PONG)

@@ -21,7 +21,7 @@ from taskd_net.net.links.direct import KEY, NAME, PROBED, session_of
 from taskd_net.net.links.direct_address import connected, handed_over, resolve
 from taskd_net.net.links.direct_requests import Asking
 from taskd_net.net.links.direct_socket import DirectSocket
-from taskd_net.net.links.kind import Acceptor, End, Failed, Kind, Lost, Opened, Parent, Unreachable, Way
+from taskd_net.net.links.kind import Acceptor, End, Failed, LinkKind, LinkLost, Opened, Parent, Unreachable, Way
 from taskd_net.net.links.peer import Peer
 from taskd_net.net.wire import socket_frames as frames
 from taskd_net.net.wire.socket_frames import Greeting, write_frame
@@ -47,13 +47,13 @@ class _Line:
         """Write no more."""
         self._stream.control(write_frame(frames.FrameKind.END))
 
-    async def lost(self) -> Lost:
+    async def lost(self) -> LinkLost:
         """The reason for which the link has ended."""
         reason = self._stream.reason
-        return Lost(f"the link ended: {reason}", reason == End.POSITION_TAKEN.value)
+        return LinkLost(f"the link ended: {reason}", reason == End.POSITION_TAKEN.value)
 
 
-class Direct(Kind):
+class Direct(LinkKind):
     """A plain socket between two nodes of ours."""
 
     name, probed = NAME, PROBED

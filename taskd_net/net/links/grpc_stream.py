@@ -12,7 +12,7 @@ import grpc
 from taskd_net.core.links import Link
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.grpc_calls import Context, Handler, caller_of
-from taskd_net.net.links.kind import End, Failed, Lost, Parent, Way
+from taskd_net.net.links.kind import End, Failed, LinkLost, Parent, Way
 from taskd_net.net.links.remote import Caller
 from taskd_net.net.links.session import Session
 
@@ -76,7 +76,7 @@ class ClientPipe(_GrpcPipe):
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._lost: Lost | None = None
+        self._lost: LinkLost | None = None
 
     async def write(self, data: bytes) -> bool:
         """Write a message to the parent. Returns False when the stream has ended."""
@@ -98,12 +98,12 @@ class ClientPipe(_GrpcPipe):
         """End the stream at once."""
         self._stream.cancel()
 
-    async def lost(self) -> Lost:
+    async def lost(self) -> LinkLost:
         """The reason for which the stream has ended."""
         if self._lost is not None:
             return self._lost
         status, details = await self._stream.code(), await self._stream.details() or ""
-        return Lost(f"the stream ended: {status.name}: {details}", peers.position_taken(status, details))
+        return LinkLost(f"the stream ended: {status.name}: {details}", peers.position_taken(status, details))
 
 
 async def open_stream(way: Way, method: str) -> tuple[ClientPipe, Mapping[str, str]]:

@@ -1,8 +1,8 @@
 """A kind of link: one module behind one interface.
 
 A parent offers the kinds that it has in its answer to Register (`Acceptor.offer`). The child takes the first of its own
-that is offered (`Kind.offered`) and opens it (`Kind.open`). Both ends then have a `Session`. The Router, the node, the
-joining and the state of the mesh use this interface and no kind's name. `registry` lists the kinds.
+that is offered (`LinkKind.offered`) and opens it (`LinkKind.open`). Both ends then have a `Session`. The Router, the
+node, the joining and the state of the mesh use this interface and no kind's name. `registry` lists the kinds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class End(Enum):
     UNKNOWN = "un registry error"
 
 
-class Lost(NamedTuple):
+class LinkLost(NamedTuple):
     """The end of a child's link.
 
     Attributes:
@@ -79,7 +79,7 @@ class Line(Protocol):
         """Write no more: the parent reads what was written, and then the end."""
         ...
 
-    async def lost(self) -> Lost:
+    async def lost(self) -> LinkLost:
         """The reason for which the link has ended. Called after its end."""
         ...
 
@@ -287,7 +287,7 @@ class Acceptor:
         """Decide on what has come in, and accept no more."""
 
 
-class Kind(ABC):
+class LinkKind(ABC):
     """A kind of link.
 
     Attributes:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
-    from taskd_net.net.links.kind import Kind
+    from taskd_net.net.links.kind import LinkKind
 
 KINDS: Final = {
     "direct": "taskd_net.net.links.direct_kind",
@@ -18,19 +18,19 @@ KINDS: Final = {
 """The module of each kind, by its name. The last kind is the one that every peer knows."""
 
 
-class _Kinds(Sequence["Kind"]):
+class _Kinds(Sequence["LinkKind"]):
     """Kinds of link. Each is imported when it is first looked at: most leaves use the first one alone."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._modules = modules
 
     @overload
-    def __getitem__(self, index: int) -> Kind: ...
+    def __getitem__(self, index: int) -> LinkKind: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Kind]: ...
+    def __getitem__(self, index: slice) -> Sequence[LinkKind]: ...
 
-    def __getitem__(self, index: int | slice) -> Kind | Sequence[Kind]:
+    def __getitem__(self, index: int | slice) -> LinkKind | Sequence[LinkKind]:
         if isinstance(index, slice):
             return _Kinds(self._modules[index])
         return _load(self._modules[index])
@@ -39,7 +39,7 @@ class _Kinds(Sequence["Kind"]):
         return len(self._modules)
 
 
-def usable(best: str) -> Sequence[Kind]:
+def usable(best: str) -> Sequence[LinkKind]:
     """The kinds that a node uses whose best one is `best`: that one, and those behind it."""
     names = list(KINDS)
     return _Kinds([KINDS[name] for name in names[names.index(best) :]])
@@ -50,17 +50,17 @@ def best() -> str:
     return next(iter(KINDS))
 
 
-def plain() -> Kind:
+def plain() -> LinkKind:
     """The kind that every peer knows."""
     return _load(list(KINDS.values())[-1])
 
 
-def probed(code: int) -> Kind | None:
+def probed(code: int) -> LinkKind | None:
     """The kind of link that answers a probe with `code`; None for any other answer."""
     return next((kind for kind in map(_load, KINDS.values()) if kind.probed == code), None)
 
 
 @cache
-def _load(module: str) -> Kind:
-    kind: Kind = import_module(module).KIND
+def _load(module: str) -> LinkKind:
+    kind: LinkKind = import_module(module).KIND
     return kind

@@ -23,7 +23,7 @@ from taskd_net.core.ready import Key, Writes
 from taskd_net.core.routes import LinkId
 from taskd_net.net.links.grpc_calls import SERVICE, Handler
 from taskd_net.net.links.grpc_stream import ServerPipe, open_stream, stream_handler
-from taskd_net.net.links.kind import Acceptor, Kind, Opened, Parent, Way
+from taskd_net.net.links.kind import Acceptor, LinkKind, Opened, Parent, Way
 from taskd_net.net.links.large_writes import LARGE_WRITE_BYTES
 from taskd_net.net.links.ordered_acks import OrderedAcks, Pulse
 from taskd_net.net.links.peer import Profile
@@ -35,7 +35,7 @@ from taskd_net.net.wire import codec
 NAME: Final = "tasknet"
 
 PROBED: Final = 2
-"""Answer to a probe that ends at a link of this kind (`kind.Kind`)."""
+"""Answer to a probe that ends at a link of this kind (`kind.LinkKind`)."""
 STREAM: Final = f"/{SERVICE}/InitServerDownStream"
 
 
@@ -277,7 +277,7 @@ class _Acceptor(Transfers):
         }
 
 
-class Tasknet(Kind):
+class Tasknet(LinkKind):
     """The four calls: offered by every parent, without a word."""
 
     name, probed = NAME, PROBED

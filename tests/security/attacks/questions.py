@@ -62,7 +62,7 @@ async def _trees(stand: Stand) -> AsyncGenerator[None, None]:
 
 async def _probes(stand: Stand) -> AsyncGenerator[None, None]:
     """Strangers have all series of probes sent that there are, and ask for more."""
-    request = probe_codec.write_ping(probe_codec.Series(Position.mgr(), 3.0, 0, 0.0))
+    request = probe_codec.write_ping(probe_codec.ProbeSeries(Position.mgr(), 3.0, 0, 0.0))
     async with AsyncExitStack() as stack:
         channels = await _channels(stack, stand, PROBE_SERIES // PROBE_SERIES_PER_CALLER)
         series = [channel.unary_stream(PING)(request) for channel in channels * PROBE_SERIES_PER_CALLER]
