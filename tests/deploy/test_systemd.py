@@ -94,7 +94,7 @@ def test_settings_of_the_mgr_are_those_that_the_proxies_have(tmp_path: Path) -> 
         settings_of(arguments("mgr"), environment(tmp_path, "mgr")),
         settings_of(arguments(), environment(tmp_path)),
     )
-    assert mgr["listen"] == proxy["upstream"]
+    assert mgr["listen"] == proxy["upstream"] and proxy["job_id"] is None
     assert (mgr["direct_listen"], mgr["expect"], mgr["job_id"]) == ("10.0.0.7:9611", "4x8", None)
     assert (mgr["log_path"], mgr["state"]) == (str(tmp_path), str(tmp_path / "job.sqlite3"))
     assert mgr["drain"] + CLOSING_S <= float(only("TimeoutStopSec", "mgr"))

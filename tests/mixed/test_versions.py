@@ -43,6 +43,8 @@ class Tree:
         version = self.versions[place]
         role, *ranks = place.split("/")
         settings: dict[str, object] = {} if role == "Mgr" else {"server_rank": int(ranks[0]), "upstream": upstream}
+        if version == "now":  # the earlier version knows no ids of jobs, and its nodes are members of any job
+            settings["job_id"] = "mixed"
         if role == "Worker":
             settings["rank"] = int(ranks[1])
         else:

@@ -11,6 +11,7 @@ import uvloop
 
 from taskd_net import ConfigError, NodeConfig, Role
 from taskd_net.base.address import Address
+from taskd_net.base.job_id import job_id_of
 from taskd_net.cli.command import JSON, add_each
 from taskd_net.cli.config import position_of
 from taskd_net.cli.doctor import import_packages, listening, manager, tls_files, upstream
@@ -41,7 +42,10 @@ async def examine(config: NodeConfig) -> list[Finding]:
     if config.upstream is not None:
         tls = config.tls if config.tls is not None and config.tls.connects else None
         if tls is None or usable:
-            met = [await upstream.check(address, config.position, tls) for address in config.upstreams]
+            met = [
+                await upstream.check(address, config.position, tls, job_id_of(config.job_name))
+                for address in config.upstreams
+            ]
             wrongs = [any(found.state is Verdict.WRONG for found in each) for each in met]
             for each in met:
                 # One parent is enough: an address beside it that does not answer is to look at.

@@ -10,9 +10,11 @@ import ssl
 from taskd_net import Position, Role, __version__
 from taskd_net.base.address import Address
 from taskd_net.base.states import State
+from taskd_net.base.untrusted import shown
 from taskd_net.cli.doctor.finding import Finding, ok, skipped, warning, wrong
 from taskd_net.cli.doctor.listening import VISIT_S
 from taskd_net.cli.mesh_lines import link_words
+from taskd_net.core.membership import Membership
 from taskd_net.net.joining.connecting import TRIED_AGAIN
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe.client import AskFailed, NodeClient
@@ -28,8 +30,11 @@ CLOCK_S = 1.0
 lines of two machines is lost."""
 
 
-async def check(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
-    """Check name, connection, kind of server, version and clock of the parent, in this order."""
+async def check(upstream: Address, position: Position, tls: Tls | None, job_id: str = "") -> list[Finding]:
+    """Check name, connection, kind of server, job, version and clock of the parent, in this order.
+
+    `job_id`: of the node; empty for none.
+    """
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(upstream.host, upstream.port, type=socket.SOCK_STREAM)
@@ -46,7 +51,7 @@ async def check(upstream: Address, position: Position, tls: Tls | None) -> list[
     if len(wrongs) == len(hosts):
         return [*findings, wrongs[0]]
     findings += [warning("upstream", failure.text, failure.advice) for failure in wrongs]
-    return [*findings, *await _meet(upstream, position, tls)]
+    return [*findings, *await _meet(upstream, position, tls, job_id)]
 
 
 async def _connect(host: str, port: int) -> Finding | None:
@@ -73,13 +78,13 @@ async def _connect(host: str, port: int) -> Finding | None:
     return None
 
 
-async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[Finding]:
+async def _meet(upstream: Address, position: Position, tls: Tls | None, job_id: str) -> list[Finding]:
     met = await identify(upstream, VISIT_S, tls)
     match met.kind:
         case ServerKind.OURS:
             assert met.about is not None
             link = await _link(upstream, position, tls)
-            return [*_who(upstream, position, met.about), _version(met.about), clock(met), *link]
+            return [*_who(upstream, position, met.about, job_id), _version(met.about), clock(met), *link]
         case ServerKind.MESH:
             text = f"{upstream} knows the four calls; it is not a node of taskd_net, or too old to say who it is"
             return [ok("upstream", text), skipped("version", "it does not say"), skipped("clock", "it does not say")]
@@ -92,8 +97,11 @@ async def _meet(upstream: Address, position: Position, tls: Tls | None) -> list[
             return [await _not_grpc(upstream, tls)]
 
 
-def _who(upstream: Address, position: Position, about: About) -> list[Finding]:
+def _who(upstream: Address, position: Position, about: About, job_id: str) -> list[Finding]:
     who = f"{about.position} at {upstream}"
+    if Membership(job_id).excludes(about.job_id):
+        text = f"{who} is of job {shown(about.job_id)}, and this node of job {shown(job_id)}: it is refused there"
+        return [wrong("upstream", text, "Correct the address, or --job-id (TASKD_NET_JOB_ID).")]
     if about.position.identity == position.identity:
         text = f"{who} has the position of this node: its upstream is itself, or somebody else has its rank"
         return [wrong("upstream", text, "Correct the address; on each node --server-rank is another.")]

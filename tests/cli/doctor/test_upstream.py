@@ -35,6 +35,8 @@ def parent() -> Iterator[Address]:
         (About(Position.mgr(), "0.0.1", 0, None), ["ok", "warning", "ok"]),
         (About(Position.proxy(7), __version__, 0, None), ["warning", "ok", "ok"]),
         (About(PROXY, __version__, 0, Position.mgr()), ["wrong", "ok", "ok"]),
+        (About(Position.mgr(), __version__, 0, None, "a"), ["ok", "ok", "ok"]),
+        (About(Position.mgr(), __version__, 0, None, "b"), ["wrong", "ok", "ok"]),
     ],
 )
 async def test_a_node_of_ours_is_judged_by_its_description(
@@ -44,7 +46,7 @@ async def test_a_node_of_ours_is_judged_by_its_description(
         return Found(ServerKind.OURS, about)
 
     monkeypatch.setattr(upstream, "identify", identify)
-    assert [found.state.value for found in await check(parent, PROXY, None)] == [*states, "skipped"]
+    assert [found.state.value for found in await check(parent, PROXY, None, "a")] == [*states, "skipped"]
 
 
 @pytest.mark.parametrize(
