@@ -200,6 +200,10 @@ HANDLER_GRACE_S: Final = 2.0
 IN_PLACE_S: Final = 60.0
 """Seconds that a Worker has to come back for the next epoch: the start of a process that imports a framework, twice."""
 
+NODE_S: Final = 900.0
+"""Seconds that the nodes of a job wait for one that has not come, or is lost, where the Manager restarts processes:
+as long as torchrun's nodes."""
+
 SWITCH_NIC_S: Final = 7200.0
 """Seconds that all Workers have to switch their network cards, as with TaskD's Manager."""
 

@@ -44,6 +44,34 @@ EPOCH_BEGIN: Final = 302
 EPOCH_END: Final = 303
 """`ACTION` of a Mgr of this package: leave that epoch."""
 
+READY: Final = 304
+"""`STATUS` of an Agent of this package: it is ready for the round whose number is the message."""
+MEETING: Final = 305
+"""`ACTION` of a Mgr of this package to an Agent: all nodes are ready for that round, or whom it waits for."""
+FINISHED: Final = 306
+"""`STATUS` of an Agent of this package: all its workers have succeeded in that round."""
+RELEASED: Final = 307
+"""`ACTION` of a Mgr of this package to an Agent: so have those of all nodes."""
+
+MEETING_COMMANDS: Final = frozenset((MEETING, RELEASED))
+"""Codes for Agents that have named the feature `MEETS`; others do not know them."""
+
+FEATURES: Final = "Features"
+"""Key in the extension of a REGISTER of this package's Agents: what the Agent can do, with commas between."""
+MEETS: Final = "meets"
+"""A feature: the Agent meets the other nodes by way of the Mgr, and no store of the framework's is needed for it."""
+
+ROUND: Final = "Round"
+"""Key in the extension of a 210, a 208 and a REGISTER: the number of the start of all nodes that it is about."""
+STORE: Final = "Store"
+"""Key in the extension of a 304 and a 305: the address of the workers' store in this round, `HOST:PORT`."""
+LOCAL_WORLDS: Final = "LocalWorlds"
+"""Key in the extension of a 305: the number of workers of each node, with commas between."""
+MISSING: Final = "Missing"
+"""Key in the extension of a 305: the nodes that the others wait for, with commas between."""
+SECONDS: Final = "Seconds"
+"""Key in the extension of a 210, a 208 and a 305: seconds that a node is waited for; in a 305 what is left of them."""
+
 RECOVERED: Final = 0
 """`FAULT`: the fault of the device is over."""
 OCCURRED: Final = 1

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from torch.distributed.elastic.agent.server import RunResult, WorkerGroup, WorkerState
+from torch.distributed.elastic.agent.server import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.health_check_server import HealthCheckServer
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.timer import FileTimerServer
@@ -20,15 +20,17 @@ from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
 from taskd_net.job import node_proxy
 from taskd_net.job.agent.agent import Agent
+from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.api.agent import initialise, run
-from taskd_net.job.arguments import server_rank
+from taskd_net.job.arguments import LOOPBACK, server_rank
 from taskd_net.job.frameworks.pytorch import PYTORCH
 from taskd_net.job.member import LoggedError, reported
-from taskd_net.torch import clean_store, seam
+from taskd_net.torch import clean_store, meeting, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.health import PORT, HealthServer, Loop
+from taskd_net.torch.meeting import MeetingHandler
 
 log: Final = late_logger()
 
@@ -68,6 +70,25 @@ class ElasticAgent(LocalElasticAgent):
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
         self._loop = Loop()
+        self._meeting: Meeting | None = None
+        self._store_server: Any = None
+
+    def offer(self) -> tuple[str, int]:
+        """Make a fresh store for the workers of the next start, on node 0.
+
+        Returns:
+            Its address, `HOST:PORT`, or an empty text on another node; and the number of workers.
+        """
+        spec = self._worker_group.spec
+        if self._server_rank:
+            return "", spec.local_world_size
+        host = spec.master_addr or os.environ.get("MASTER_ADDR") or spec.local_addr or LOOPBACK
+        self._store_server, port = meeting.serve_store(host)
+        return f"{host}:{port}", spec.local_world_size
+
+    def meet(self, meeting: Meeting | None) -> None:
+        """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
+        self._meeting = meeting
 
     def run(self, role: str = "default") -> RunResult:
         """Run the workers to their end.
@@ -117,8 +138,9 @@ class ElasticAgent(LocalElasticAgent):
             self._supervised = None
         if not isinstance(result, RunResult):
             raise NotSupervised("the Agent was destroyed")
-        with self._loop.busy():
-            self._exit_barrier()  # node 0 has the workers' store, so it stays until the others have finished
+        if self._meeting is None:
+            with self._loop.busy():
+                self._exit_barrier()  # node 0 has the workers' store, so it stays until the others have finished
         return result
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
@@ -126,11 +148,37 @@ class ElasticAgent(LocalElasticAgent):
             self._meet(worker_group)
 
     def _meet(self, worker_group: WorkerGroup) -> None:
+        if self._meeting is not None:
+            handler = MeetingHandler(self._meeting, self._server_rank, worker_group.spec.rdzv_handler.get_run_id())
+            handler.enter(worker_group.spec)
+            # The same at all nodes, and a number that never comes twice: scripts key stores by it.
+            self._remaining_restarts = worker_group.spec.max_restarts - (self._meeting.round - 1)
+            super()._rendezvous(worker_group)
+            return
         super()._rendezvous(worker_group)
         if worker_group.group_rank != self._server_rank:
             text = f"the rendezvous has made this node {worker_group.group_rank}, and its Agent is {self._server_rank}"
             raise NotSupervised(f"{text}; use the static rendezvous, with --node-rank")
         clean_store.meet(worker_group)
+
+    def _assign_worker_ranks(
+        self, store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec
+    ) -> list[Worker]:
+        if self._meeting is None:
+            assigned: list[Worker] = super()._assign_worker_ranks(store, group_rank, group_world_size, spec)
+            return assigned
+        worlds = self._meeting.local_worlds
+        first, world = sum(worlds[:group_rank]), sum(worlds)
+        return [
+            Worker(
+                local_rank=local,
+                global_rank=first + local,
+                role_rank=first + local,
+                world_size=world,
+                role_world_size=world,
+            )
+            for local in range(spec.local_world_size)
+        ]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         with self._in_place_of_torchs():

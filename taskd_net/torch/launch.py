@@ -23,7 +23,8 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import NO_ID, job_id_of, require_job_id
 from taskd_net.base.untrusted import shown
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
-from taskd_net.job.manager.config import STATE_FILE
+from taskd_net.job.clusterd.place import clusterd_of_environment
+from taskd_net.job.manager.config import JOB, STATE_FILE
 from taskd_net.job.node_proxy import identified
 from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
@@ -124,6 +125,8 @@ def _mgr(args: Namespace, nodes: int, job_id: str) -> Iterator[None]:
     command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--listen", listen, "--expect", size]
     command += ["--job-id", job_id or NO_ID]
     with ExitStack() as stack:
+        if clusterd_of_environment() is None:
+            command += ["--restarts", JOB]
         if not os.environ.get("TASKD_NET_STATE"):
             # Another run, perhaps with the same id, is another job.
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="taskd-net-"))

@@ -7,7 +7,18 @@ import pytest
 from taskd_net import ArgumentError
 from taskd_net.base.body import Body
 from taskd_net.job.agent import messages
-from taskd_net.job.agent.messages import Exit, ExitGracefully, Go, RestartAll, RestartRanks, StopRanks, read_command
+from taskd_net.job.agent.messages import (
+    Exit,
+    ExitGracefully,
+    Go,
+    Meeting,
+    Released,
+    RestartAll,
+    RestartRanks,
+    StopRanks,
+    Waiting,
+    read_command,
+)
 from taskd_net.job.decide.traffic import fault_ranks, rank_texts
 
 pytestmark = pytest.mark.oldest
@@ -34,6 +45,12 @@ pytestmark = pytest.mark.oldest
         (Body("ACTION", 213, "[]"), StopRanks(frozenset())),
         (Body("ACTION", 213, '["7"]'), StopRanks(frozenset({7}))),
         (Body("GRACE_EXIT", 0), ExitGracefully()),
+        (Body("ACTION", 203, "", {"Reason": "no more"}), Exit("no more")),
+        (Body("ACTION", 210, "3", {"Round": "4", "Seconds": "900"}), Go(3, round=4, patience=900.0)),
+        (Body("ACTION", 208, "3", {"Round": "4"}), RestartAll(3, 4)),
+        (Body("ACTION", 305, "4", {"Missing": "1,2", "Seconds": "8"}), Waiting("1,2", 8.0)),
+        (Body("ACTION", 305, "4", {"Store": "h:1", "LocalWorlds": "2,1"}), Meeting(4, "h:1", (2, 1))),
+        (Body("ACTION", 307, "4"), Released(4)),
     ],
 )
 def test_commands(body: Body, command: messages.Command) -> None:
@@ -56,6 +73,9 @@ def test_commands(body: Body, command: messages.Command) -> None:
         (213, "[" * 100_000, {}, "nested too deeply"),
         (213, "[true]", {}, "rank is True"),
         (213, "[-1]", {}, "rank is -1"),
+        (210, "3", {"Round": "x"}, "Round is 'x'; expected a whole number"),
+        (305, "1", {"LocalWorlds": "2,"}, "LocalWorlds is ''; expected a whole number"),
+        (307, "", {}, "message is ''; expected a whole number"),
         (213, "[1.5]", {}, "rank is 1.5"),
         (213, "[null]", {}, "rank is None"),
     ],

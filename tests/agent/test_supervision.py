@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskd_net.job.agent import messages
+from taskd_net.job.agent.plans import Leave
 from taskd_net.job.agent.supervision import (
     AgentJoined,
     AgentTimes,
@@ -564,3 +565,175 @@ def test_reports_name_the_state_of_the_workers() -> None:
     assert SendReport(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
     failed = supervisor.handle(WorkerStatus(failed=frozenset({3}), state="FAILED"), 2.0, 2)
     assert failed == [SendReport(messages.fault({3}, 2, worker_state="FAILED"))]
+
+
+MET = """
+    0    joined              | REGISTER, 201 2
+    0    210 2 ours round 1  | Offer
+    0    offered 10.0.0.7:70 | 304 1 2 10.0.0.7:70
+    0.5  305 1               | StartAll 2 {meeting}
+    1    done                |
+""".format(meeting=messages.Meeting(1, "10.0.0.7:7001", (2, 2)))
+"""An Agent meets the others by way of the Manager."""
+
+
+def test_nodes_meet_by_way_of_the_manager_and_leave_together() -> None:
+    played(
+        MET
+        + """
+        2    tick                    | KEEP_ALIVE, Look
+        2    seen finished ended     | 306 1
+        3    tick                    | KEEP_ALIVE
+        3    209 0                   | ignored: no worker runs
+        4    307 7                   | ignored: nobody waits for it
+        33   tick                    | KEEP_ALIVE, REGISTER round 1, 306 1
+        34   307 1                   | return result
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_a_round_begins_when_the_processes_of_the_one_before_have_ended() -> None:
+    played(
+        MET
+        + """
+        2    208 2 round 2 uuid=u-1  | KillAll
+        3    done                    | Offer
+        3    offered                 | 304 2 2
+        4    tick                    | KEEP_ALIVE
+        5    305 1                   | ignored: nobody waits for it
+        5    305 2                   | StartAll 2 Meeting(round=2, store='10.0.0.7:7001', local_worlds=(2, 2))
+        6    done                    |
+        7    208 2 round 2           | ignored: the Agent is in round 2
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_a_later_round_and_an_end_take_the_place_of_a_wait() -> None:
+    played(
+        MET
+        + """
+        2    208 2 round 2           | KillAll
+        3    208 2 round 3           |
+        4    done                    | Offer
+        4    offered                 | KillAll
+        5    done                    | Offer
+        5    offered                 | 304 3 2
+        6    208 2 round 4           | KillAll
+        6    done                    | Offer
+        6    offered                 | 304 4 2
+        7    203                     | KillAll
+        7    done                    | 202 at 7, leave 1: the Mgr has sent 203
+        """,
+        PyTorchPlans(),
+    )
+    played(
+        MET
+        + """
+        2    208 2 round 2           | KillAll
+        2    done                    | Offer
+        2    offered                 | 304 2 2
+        3    GRACE_EXIT              | AskToEnd
+        3    done                    |
+        4    tick                    | KEEP_ALIVE, Look
+        4    seen ended              | KillAll
+        4    done                    | leave 0: the Mgr has sent GRACE_EXIT
+        """,
+        PyTorchPlans(),
+    )
+    played(
+        MET
+        + """
+        2    tick                    | KEEP_ALIVE, Look
+        2    seen finished ended     | 306 1
+        3    208 2 round 2           | KillAll
+        3    done                    | Offer
+        3    offered                 | 304 2 2
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_whom_an_agent_waits_for_is_said_at_once_and_every_half_minute() -> None:
+    played(
+        """
+        0    joined                  | REGISTER, 201 2
+        1    305 1 waits 99          | waits for 1, 99 s
+        9    305 1 waits 90          |
+        9    305 1,2 waits 90        |
+        31   tick                    | waits for 1,2, 90 s, REGISTER, 201 2
+        35   210 2 ours round 1      | Offer
+        35   offered                 | 304 1 2
+        61   tick                    | KEEP_ALIVE, REGISTER round 1, 304 1 2
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_an_agent_waits_for_its_go_as_long_as_its_manager_waits_for_nodes() -> None:
+    played(
+        """
+        0    joined                  | REGISTER, 201 2
+        1    305 1 waits 2000        | waits for 1, 2000 s
+        1999 tick                    | waits for 1, 2000 s, REGISTER, 201 2
+        2061 tick                    | waits for 1, 2000 s, leave 1: no go within 900 s
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_a_manager_that_says_nothing_ends_a_wait() -> None:
+    played(
+        """
+        0    joined                  | REGISTER, 201 2
+        0    210 2 ours round 1      | Offer
+        0    offered                 | 304 1 2
+        159  tick                    | KEEP_ALIVE, REGISTER round 1, 304 1 2
+        160  tick                    | KEEP_ALIVE, KillAll
+        160  done                    | leave 1: no word of the other nodes within 160 s
+        """,
+        PyTorchPlans(),
+    )
+    played(
+        MET
+        + """
+        2    tick                    | KEEP_ALIVE, Look
+        2    seen finished ended     | 306 1
+        162  tick                    | KEEP_ALIVE, return result
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_a_start_without_a_round_is_the_frameworks_own() -> None:
+    played(
+        MET
+        + """
+        2    208 2                   | KillAll
+        2    done                    | StartAll 2
+        2    done                    |
+        3    tick                    | KEEP_ALIVE, Look
+        3    seen finished ended     | return result
+        """,
+        PyTorchPlans(),
+    )
+
+
+def test_a_reason_of_the_managers_is_that_of_the_end() -> None:
+    supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
+    supervisor.handle(Commanded(messages.Exit("node 1 has not come within 100 s")), 0.0, 0)
+    (leaves,) = [each for each in supervisor.handle(CallReturned(), 0.0, 0) if isinstance(each, Leave)]
+    assert leaves == Leave(1, "the Mgr has sent 203: node 1 has not come within 100 s")
+
+
+def test_an_agent_with_a_fault_tells_a_new_manager_of_its_round() -> None:
+    played(
+        MET
+        + """
+        2    ended                   | Look
+        2    seen 3 ended            | 202 3 at 2
+        3    joined                  | REGISTER round 1, 202 3 at 2
+        """,
+        PyTorchPlans(),
+    )

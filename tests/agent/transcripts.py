@@ -16,9 +16,11 @@ from taskd_net.job.agent.supervision import (
     Commanded,
     CommandIgnored,
     Event,
+    Offered,
     SendReport,
     Supervisor,
     Tick,
+    Waits,
     Woken,
     WorkerEnded,
     WorkerStatus,
@@ -63,6 +65,8 @@ def read_event(text: str) -> Event:
             return WorkerEnded()
         case "done":
             return CallReturned()
+        case "offered":
+            return Offered(*words, local_world=2)
         case "failed":
             return CallRaised()
         case "seen":
@@ -79,11 +83,17 @@ def read_command(name: str, words: list[str]) -> Command:
     count = int(words[0]) if words and name in ("208", "210") else None
     match name:
         case "210":
-            return messages.Go(count, "ours" in words)
+            return messages.Go(count, "ours" in words, round=number(words), patience=100.0 if number(words) else 0.0)
         case "203":
             return messages.Exit()
         case "208":
-            return messages.RestartAll(count)
+            return messages.RestartAll(count, number(words), 100.0 if number(words) else 0.0)
+        case "305" if "waits" in words:
+            return messages.Waiting(words[0], float(words[2]))
+        case "305":
+            return messages.Meeting(int(words[0]), "10.0.0.7:7001", (2, 2))
+        case "307":
+            return messages.Released(int(words[0]))
         case "209":
             return messages.RestartRanks(ranks(words))
         case "213":
@@ -91,6 +101,11 @@ def read_command(name: str, words: list[str]) -> Command:
         case _:
             assert name == "GRACE_EXIT"
             return messages.ExitGracefully()
+
+
+def number(words: list[str]) -> int:
+    """The round of `round 3`; 0 without one."""
+    return int(words[words.index("round") + 1]) if "round" in words else 0
 
 
 def ranks(words: list[str]) -> frozenset[int]:
@@ -102,8 +117,10 @@ def shown(action: Action) -> str:
     """An action as it is written in a transcript."""
     match action:
         case SendReport(body):
+            if body.code in (304, 306):
+                return " ".join([str(body.code), body.message, *body.extension.values()])
             if body.msg_type != "STATUS":
-                return body.msg_type
+                return " ".join([body.msg_type, *(f"round {each}" for each in [body.extension.get("Round")] if each)])
             said = json.loads(body.message)
             if isinstance(said, int):
                 return f"201 {said}"
@@ -114,6 +131,8 @@ def shown(action: Action) -> str:
             return f"ignored: {reason}"
         case Leave(status, reason):
             return f"leave {status}: {reason}"
+        case Waits(missing, left):
+            return f"waits for {missing}, {left:g} s"
         case Return(result):
             return f"return {result}"
         case _:

@@ -433,4 +433,4 @@ def test_records_are_of_their_roles() -> None:
     job, _, _ = large()
     assert isinstance(job.state.records.agents[5], AgentRecord)
     assert isinstance(job.state.records.workers[5], WorkerRecord)
-    assert len({plugin.name for plugin in built_in()}) == 12
+    assert len({plugin.name for plugin in built_in()}) == 13

@@ -38,6 +38,7 @@ from taskd_net.job.agent.supervision import (
     SendReport,
     Supervisor,
     Tick,
+    Waits,
     Woken,
     WorkerEnded,
 )
@@ -160,7 +161,8 @@ class Agent:
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         remaining = self.workers.remaining
         now = time.monotonic()
-        self._supervisor = Supervisor(self._plans, self._times, str(uuid4()), remaining, now, self._devices)
+        features = self.workers.features
+        self._supervisor = Supervisor(self._plans, self._times, str(uuid4()), remaining, now, self._devices, features)
         outcome: Leave | Return | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -244,6 +246,8 @@ class Agent:
                     (self._heartbeat.beat if report.msg_type == vocabulary.KEEP_ALIVE else self._outbox.put)(report)
                 case CommandIgnored(command, reason):
                     log.info("command_ignored", command=type(command).__name__, reason=reason)
+                case Waits(missing, left):
+                    log.warning("waits_for_nodes", nodes=missing, seconds_left=round(left))
                 case Leave(status, reason):
                     log.info("agent_leaves", code=status, reason=reason)
                     self._over.set_result(action)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,16 +24,26 @@ class Go:
         remaining: restarts that remain, if the Mgr says so.
         ours: the Mgr is one of this package, which takes repeated reports for one.
         in_place: it restarts failed workers alone, and the others are to rejoin.
+        round: the round that begins, where the nodes meet by way of the Mgr; 0 where their framework lets them meet.
+        patience: seconds that the Mgr waits for a node.
     """
 
     remaining: int | None = None
     ours: bool = False
     in_place: bool = False
+    round: int = 0
+    patience: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """203: end the workers and leave with exit status 1."""
+    """203: end the workers and leave with exit status 1.
+
+    Args:
+        reason: of a Mgr that ends the job itself; else empty.
+    """
+
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +57,12 @@ class RestartAll:
 
     Args:
         remaining: restarts that remain, if the Mgr says so.
+        round, patience: as in a `Go`.
     """
 
     remaining: int | None = None
+    round: int = 0
+    patience: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,42 @@ class StopRanks:
     ranks: frozenset[int]
 
 
-Command = Go | Exit | ExitGracefully | RestartAll | RestartRanks | StopRanks
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """305: all nodes are ready for a round.
+
+    Args:
+        round: its number.
+        store: address of the workers' store.
+        local_worlds: number of workers of each node.
+    """
+
+    round: int
+    store: str
+    local_worlds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """305: the nodes wait for others.
+
+    Args:
+        missing: their ranks, for people.
+        left: seconds until the Mgr gives up.
+    """
+
+    missing: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """307: the workers of all nodes have succeeded in this round."""
+
+    round: int
+
+
+Command = Go | Exit | ExitGracefully | RestartAll | RestartRanks | StopRanks | Meeting | Waiting | Released
 
 
 def read_command(body: Body) -> Command:
@@ -80,11 +128,16 @@ def read_command(body: Body) -> Command:
     match body.code:
         case vocabulary.START:
             extension = body.extension
-            return Go(_count(body.message), vocabulary.INCARNATION in extension, vocabulary.IN_PLACE in extension)
+            ours, in_place = vocabulary.INCARNATION in extension, vocabulary.IN_PLACE in extension
+            return Go(_count(body.message), ours, in_place, *_round(extension))
         case vocabulary.EXIT:
-            return Exit()
+            return Exit(body.extension.get(vocabulary.REASON, ""))
         case vocabulary.RESTART_ALL:
-            return RestartAll(_count(body.message))
+            return RestartAll(_count(body.message), *_round(body.extension))
+        case vocabulary.MEETING:
+            return _meeting(body)
+        case vocabulary.RELEASED:
+            return Released(_natural(body.message, "message"))
         case vocabulary.RESTART_RANKS:
             return RestartRanks(_ranks_to_restart(body))
         case vocabulary.STOP_RANKS:
@@ -94,22 +147,47 @@ def read_command(body: Body) -> Command:
             raise ArgumentError(text)
 
 
-def registration(incarnation: str, devices: Sequence[str] = ()) -> Body:
+def registration(
+    incarnation: str, devices: Sequence[str] = (), features: Collection[str] = (), round_: int = 0
+) -> Body:
     """The Agent is there; the same again for one incarnation says nothing new.
 
     Args:
         incarnation: a text of this Agent's own.
         devices: names of the node's devices, by local rank.
+        features: what the Agent can do.
+        round_: the round that it is in; 0 for none.
     """
     extension = {vocabulary.INCARNATION: incarnation}
     if devices:
         extension[vocabulary.DEVICES] = json.dumps(list(devices))
+    if features:
+        extension[vocabulary.FEATURES] = ",".join(sorted(features))
+    if round_:
+        extension[vocabulary.ROUND] = str(round_)
     return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension=extension)
 
 
 def question(remaining: str) -> Body:
     """201: may the workers be started? `remaining` is the number of restarts that remain, in decimal digits."""
     return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining)
+
+
+def ready(round_: int, store: str, local_world: int) -> Body:
+    """304: no worker runs, and those of a round may start.
+
+    Args:
+        round_: its number.
+        store: address of the workers' store; of node 0 alone.
+        local_world: number of workers.
+    """
+    extension = {vocabulary.LOCAL_WORLD: str(local_world)} | ({vocabulary.STORE: store} if store else {})
+    return Body(vocabulary.STATUS, vocabulary.READY, str(round_), extension)
+
+
+def finished(round_: int) -> Body:
+    """306: all workers of the node have succeeded in a round."""
+    return Body(vocabulary.STATUS, vocabulary.FINISHED, str(round_))
 
 
 def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "") -> Body:
@@ -146,6 +224,34 @@ def _count(message: str) -> int | None:
     if number is None:
         raise ArgumentError(f"message is {shown(message)}; expected a number of restarts")
     return number
+
+
+def _natural(text: str, name: str) -> int:
+    number = natural(text.strip(), _MOST)
+    if number is None:
+        raise ArgumentError(f"{name} is {shown(text)}; expected a whole number")
+    return number
+
+
+def _round(extension: Mapping[str, str]) -> tuple[int, float]:
+    """The round of a 208 or 210, and the Mgr's patience; zeros where there is none."""
+    if vocabulary.ROUND not in extension:
+        return 0, 0.0
+    seconds = extension.get(vocabulary.SECONDS, "0")
+    return _natural(extension[vocabulary.ROUND], vocabulary.ROUND), float(_natural(seconds, vocabulary.SECONDS))
+
+
+def _meeting(body: Body) -> Meeting | Waiting:
+    extension = body.extension
+    if vocabulary.MISSING in extension:
+        left = _natural(extension.get(vocabulary.SECONDS, "0"), vocabulary.SECONDS)
+        return Waiting(extension[vocabulary.MISSING], float(left))
+    worlds = extension.get(vocabulary.LOCAL_WORLDS, "").split(",")
+    return Meeting(
+        _natural(body.message, "message"),
+        extension.get(vocabulary.STORE, ""),
+        tuple(_natural(each, vocabulary.LOCAL_WORLDS) for each in worlds),
+    )
 
 
 def _ranks_to_restart(body: Body) -> frozenset[int]:

@@ -7,7 +7,9 @@ Most steps call the training framework's functions; the others, from `Pause` on,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
+
+from taskd_net.job.agent.messages import Meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +18,16 @@ class StartAll:
 
     Args:
         remaining: restarts that remain, for a framework that counts them; None: as many as before.
+        meeting: the nodes that have met by way of the Mgr; None where the framework lets them meet.
     """
 
     remaining: int | None = None
+    meeting: Meeting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Make ready for a start: the workers' number, and on node 0 a fresh store for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Look:
     """Ask for the state of the workers."""
 
 
-Call = StartAll | KillAll | KillRanks | StartRanks | AskToEnd | Look
+Call = StartAll | Offer | KillAll | KillRanks | StartRanks | AskToEnd | Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,20 @@ class AwaitEnd:
     """Wait until no worker runs, for some seconds at most."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitMeeting:
+    """Report 304, and wait until all nodes are ready for a round."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitRelease:
+    """Report 306, and wait until the workers of all nodes have succeeded in a round."""
+
+    round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +118,20 @@ class Return:
     result: object
 
 
-Step = Call | Pause | AwaitEnd | ReportNoRanks | Leave | Return
+Step = Call | Pause | AwaitEnd | AwaitMeeting | AwaitRelease | ReportNoRanks | Leave | Return
 Plan = tuple[Step, ...]
 
-EXIT: Final[Plan] = (KillAll(), ReportNoRanks(), Leave(1, "the Mgr has sent 203"))
+
+def leave(reason: str) -> Plan:
+    """203, with the reason of a Mgr that gives one."""
+    words = f"the Mgr has sent 203: {reason}" if reason else "the Mgr has sent 203"
+    return (KillAll(), ReportNoRanks(), Leave(1, words))
+
+
+def after_meeting(plan: Plan, round_: int) -> Plan:
+    """A plan that starts the workers when all nodes are ready for a round."""
+    meeting: Plan = (Offer(), AwaitMeeting(round_))
+    return tuple(step for each in plan for step in ((*meeting, each) if isinstance(each, StartAll) else (each,)))
 
 
 def give_up(reason: str) -> Plan:

@@ -8,6 +8,10 @@ A command becomes a plan (`plans`): a row of steps. Plans are carried out in the
 time. An urgent plan, which leaves with 1, replaces the current one and all that wait. Once the Agent is to leave, no
 other command counts. Workers are looked at only between plans, because a plan changes their state.
 
+Where the nodes meet by way of the Mgr, a start of all waits in its plan until the Mgr says that all are ready (305),
+and the end of the last worker until those of all nodes have succeeded (307). A later round, or the end, ends such a
+wait.
+
 A fault is a set of failed ranks that the Mgr has been told of (202). It is unanswered until 208 or 209. Meanwhile
 nothing registers, because an original Mgr forgets the fault with each REGISTER. There is one exception: an original Mgr
 that comes back may have restarted, and such a Mgr drops reports of Agents that it does not know. It gets a REGISTER.
@@ -18,8 +22,8 @@ A Mgr of this package is known by the incarnation in its 210.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from taskd_net.base.body import Body
@@ -27,6 +31,12 @@ from taskd_net.job.agent import messages
 from taskd_net.job.agent import plans as steps
 from taskd_net.job.agent.messages import Command
 from taskd_net.job.agent.plans import Call, Leave, Plan, Plans, Return
+
+WAITS_AGAIN_S: Final = 30.0
+"""Seconds between two lines about the nodes that an Agent waits for."""
+
+BEYOND_MGR_S: Final = 60.0
+"""Seconds that an Agent waits longer than its Mgr: the Mgr's decision comes first."""
 
 FAULT_AGAIN_S: Final = 2.0
 """Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides
@@ -99,7 +109,20 @@ class WorkerStatus:
     ranks: frozenset[int] = frozenset()
 
 
-Event = AgentJoined | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The current call, `Offer`, has returned.
+
+    Args:
+        store: address of the workers' store; empty but on node 0.
+        local_world: number of workers of the node.
+    """
+
+    store: str = ""
+    local_world: int = 0
+
+
+Event = AgentJoined | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus | Offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +145,22 @@ class CommandIgnored:
     reason: str
 
 
-Action = Call | SendReport | CommandIgnored | Leave | Return
-"""A `Call` is answered by one `CallReturned`, `CallRaised` or `WorkerStatus`, and there is one at a time. `Leave` and
-`Return` are last."""
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The Agent waits for other nodes; for people.
+
+    Args:
+        missing: their ranks.
+        left: seconds until the Mgr gives up.
+    """
+
+    missing: str
+    left: float
+
+
+Action = Call | SendReport | CommandIgnored | Waits | Leave | Return
+"""A `Call` is answered by one `CallReturned`, `CallRaised`, `WorkerStatus` or `Offered`, and there is one at a time.
+`Leave` and `Return` are last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +192,7 @@ class Supervisor:
         remaining: restarts that remain, for the 201.
         now: the present, in seconds of any steady clock, as everywhere.
         devices: names of the node's devices, by local rank.
+        features: what the Agent can do, by the names of `vocabulary`.
     """
 
     def __init__(
@@ -166,11 +203,13 @@ class Supervisor:
         remaining: str,
         now: float,
         devices: Sequence[str] = (),
+        features: Collection[str] = (),
     ) -> None:
         self._plans = plans
         self._times = times
         self._incarnation = incarnation
-        self._registration = messages.registration(incarnation, devices)
+        self._devices = devices
+        self._features = features
         self._question = messages.question(remaining)
         self._join_by = now + times.join
         self._go_by: float | None = None  # set by the first join
@@ -185,7 +224,16 @@ class Supervisor:
         self._call: Call | None = None
         self._until: float | None = None  # end of a Pause or an AwaitEnd
         self._awaiting = False
+        self._wait: steps.AwaitMeeting | steps.AwaitRelease | None = None
+        self._wait_by = 0.0
         self._ended = False  # a process, since the last look
+
+        self._round = 0  # the last one that the Mgr has begun for this Agent
+        self._patience = 0.0
+        self._offered = Offered()
+        self._meeting: messages.Meeting | None = None
+        self._missing = Waits("", 0.0)
+        self._said_at = 0.0  # the last line about a wait
 
         self._failed: frozenset[int] = frozenset()
         self._state = ""  # of the workers, at the last look
@@ -228,7 +276,7 @@ class Supervisor:
                 self._ended = True
             case Commanded(command, uuid, meant_for):
                 if meant_for in ("", self._incarnation):
-                    self._take(command, uuid)
+                    self._take(command, uuid, now)
                 else:
                     self._refuse(command, now)
             case CallReturned():
@@ -238,6 +286,8 @@ class Supervisor:
             case WorkerStatus():
                 self._call = None
                 self._looked(event, now, at)
+            case Offered():
+                self._call, self._offered = None, event
             case _:
                 assert_never(event)
         self._advance(now, at)
@@ -258,11 +308,15 @@ class Supervisor:
         self._tell_again(now)
         if self._leaving:
             return
+        if self._missing.missing and now >= self._said_at + WAITS_AGAIN_S:
+            self._say_wait(now)
         if self._go_by is None:
             if now >= self._join_by:
                 self._end((Leave(1, f"not joined within {self._times.join:g} s"),))
         elif not self._started and now >= self._go_by:
             self._end((Leave(1, f"no go within {self._times.go:g} s"),))
+        elif self._wait is not None and now >= self._wait_by:
+            self._give_up_wait()
         elif self._fault_by is not None and now >= self._fault_by:
             self._end(steps.give_up(f"no answer to a fault within {self._times.fault:g} s"))
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
@@ -274,9 +328,15 @@ class Supervisor:
         if not self._leaving:
             self._announce(now, unknown=True)
 
-    def _take(self, command: Command, uuid: str) -> None:
+    def _take(self, command: Command, uuid: str, now: float) -> None:
+        if isinstance(command, messages.Meeting | messages.Waiting | messages.Released):
+            self._met(command, now)
+            return
         if isinstance(command, messages.Go) and self._started:
             self._actions.append(CommandIgnored(command, "the workers have been started"))
+            return
+        if isinstance(command, messages.RestartAll) and 0 < command.round <= self._round:
+            self._actions.append(CommandIgnored(command, f"the Agent is in round {self._round}"))
             return
         plan = self._plan_for(command)
         if steps.urgent(plan):
@@ -285,31 +345,81 @@ class Supervisor:
             self._actions.append(CommandIgnored(command, "the Agent is to leave"))
         elif isinstance(command, messages.Go):
             self._started, self._ours = True, command.ours
+            self._enter(command)
             self._waiting.append(plan)
         elif not self._started and not isinstance(command, messages.ExitGracefully):
             self._actions.append(CommandIgnored(command, "the workers have not been started"))
         else:
+            if isinstance(command, messages.RestartRanks | messages.StopRanks) and self._wait is not None:
+                self._actions.append(CommandIgnored(command, "no worker runs"))
+                return
             if isinstance(command, messages.RestartAll | messages.RestartRanks):
                 self._fault = self._fault_by = self._fault_again_at = None
                 self._restart = uuid
+            if isinstance(command, messages.RestartAll):
+                self._enter(command)
+            if self._wait is not None:
+                self._plan.clear()
+                self._wait = None
             self._waiting.append(plan)
+
+    def _enter(self, command: messages.Go | messages.RestartAll) -> None:
+        """A round begins, or a start as the framework does it."""
+        self._round, self._patience = command.round, command.patience
+        self._missing = Waits("", 0.0)
+
+    def _met(self, command: messages.Meeting | messages.Waiting | messages.Released, now: float) -> None:
+        """Go on where the other nodes are ready, or have finished; or say which are missing."""
+        match command, self._wait:
+            case messages.Waiting(missing, left), _:
+                is_news, self._missing = missing != self._missing.missing, Waits(missing, left)
+                if self._go_by is not None:
+                    self._go_by = max(self._go_by, now + left + BEYOND_MGR_S)
+                if is_news and not self._missing_said(now):
+                    self._say_wait(now)
+            case messages.Meeting(number), steps.AwaitMeeting(awaited) if number == awaited:
+                self._meeting, self._wait, self._missing = command, None, Waits("", 0.0)
+            case messages.Released(number), steps.AwaitRelease(awaited) if number == awaited:
+                self._wait, self._leaving = None, True
+            case _:
+                self._actions.append(CommandIgnored(command, "nobody waits for it"))
+
+    def _give_up_wait(self) -> None:
+        """The Mgr has said nothing for too long. Work that is done counts all the same."""
+        if isinstance(self._wait, steps.AwaitRelease):
+            self._wait, self._leaving = None, True
+        else:
+            self._end(steps.give_up(f"no word of the other nodes within {self._patience + BEYOND_MGR_S:g} s"))
+
+    def _missing_said(self, now: float) -> bool:
+        """True where a line about the wait has just been said."""
+        return self._said_at > 0.0 and now < self._said_at + WAITS_AGAIN_S
+
+    def _say_wait(self, now: float) -> None:
+        self._said_at = now
+        self._actions.append(self._missing)
 
     def _plan_for(self, command: Command) -> Plan:
         match command:
             case messages.Go():
-                return self._plans.start(command.remaining)
+                return self._after_meeting(self._plans.start(command.remaining), command.round)
             case messages.Exit():
-                return steps.EXIT
+                return steps.leave(command.reason)
             case messages.ExitGracefully():
                 return steps.exit_gracefully(self._times.grace)
             case messages.RestartAll():
-                return self._plans.restart_all(command.remaining)
+                return self._after_meeting(self._plans.restart_all(command.remaining), command.round)
             case messages.RestartRanks():
                 return self._plans.restart_ranks(command.ranks)
             case messages.StopRanks():
                 return (steps.KillRanks(command.ranks),)
+            case messages.Meeting() | messages.Waiting() | messages.Released():
+                raise AssertionError("it is no plan's begin")
             case _:
                 assert_never(command)
+
+    def _after_meeting(self, plan: Plan, round_: int) -> Plan:
+        return steps.after_meeting(plan, round_) if round_ else plan
 
     def _call_failed(self) -> None:
         call, self._call = self._call, None
@@ -329,7 +439,8 @@ class Supervisor:
         elif self._plan or self._waiting:
             pass  # a command changes what was seen
         elif seen.finished:
-            self._waiting.append(self._plans.finished(seen.result))
+            plan = self._plans.finished(seen.result)
+            self._waiting.append((steps.AwaitRelease(self._round), *plan) if self._round else plan)
         elif seen.failed != self._failed:
             self._failed = seen.failed
             told = messages.fault(seen.failed, at, self._restart, seen.state)
@@ -343,14 +454,24 @@ class Supervisor:
     def _announce(self, now: float, *, unknown: bool = False) -> None:
         """Tell the Mgr what it may have forgotten or missed; an `unknown` process registers in any case."""
         self._repeat_at = now + self._times.repeat
-        if unknown or self._fault is None or not self._ours:
-            self._report(self._registration)
+        # A Manager that makes the nodes meet forgets nothing by it, and has to know the round if it is a new one.
+        if unknown or self._fault is None or not self._ours or self._round:
+            registration = messages.registration(self._incarnation, self._devices, self._features, self._round)
+            self._report(registration)
         if self._fault is not None and self._ours:
             self._report(self._fault)
         elif self._fault is not None:
             self._fault_again_at = now + FAULT_AGAIN_S
         elif not self._started:
             self._report(self._question)
+        elif self._wait is not None:
+            self._report(self._word(self._wait))
+
+    def _word(self, wait: steps.AwaitMeeting | steps.AwaitRelease) -> Body:
+        """The Agent's own part in what it waits for."""
+        if isinstance(wait, steps.AwaitRelease):
+            return messages.finished(wait.round)
+        return messages.ready(wait.round, self._offered.store, self._offered.local_world)
 
     def _tell_again(self, now: float) -> None:
         """Report the fault to a Mgr that has had the time to know the other Agents."""
@@ -370,8 +491,8 @@ class Supervisor:
         self._begin(plan)
 
     def _begin(self, plan: Plan) -> None:
-        self._plan = deque(plan)
-        self._leaving = isinstance(plan[-1], Leave | Return)
+        self._plan, self._wait = deque(plan), None
+        self._leaving = isinstance(plan[-1], Leave | Return) and not isinstance(plan[0], steps.AwaitRelease)
         if any(isinstance(step, steps.StartAll | steps.StartRanks) for step in plan):
             # A worker that has failed afterwards has failed again.
             self._failed = frozenset()
@@ -385,7 +506,7 @@ class Supervisor:
         self._until, self._awaiting = None, False
 
     def _advance(self, now: float, at: int) -> None:
-        while self._call is None and self._until is None and not self._over:
+        while self._call is None and self._until is None and self._wait is None and not self._over:
             if not self._plan:
                 if not self._waiting:
                     return
@@ -396,6 +517,13 @@ class Supervisor:
                     self._until = now + seconds if seconds > 0 else None
                 case steps.AwaitEnd(seconds):
                     self._until, self._awaiting = now + seconds, True
+                case steps.AwaitMeeting(number) if number < self._round:
+                    self._plan.clear()  # the plan for a later round comes next
+                case steps.AwaitMeeting() | steps.AwaitRelease():
+                    self._wait, self._wait_by = step, now + self._patience + BEYOND_MGR_S
+                    self._report(self._word(step))
+                case steps.StartAll():
+                    self._begin_call(replace(step, meeting=self._meeting if self._round else None))
                 case steps.ReportNoRanks():
                     self._report(messages.fault((), at))
                 case Leave() | Return():
@@ -405,7 +533,7 @@ class Supervisor:
                     self._begin_call(step)
 
     def _look(self) -> None:
-        idle = self._started and not self._plan and self._until is None
+        idle = self._started and not self._plan and self._until is None and self._wait is None
         if self._call is None and not self._over and (idle or self._awaiting):
             self._ended = False
             self._begin_call(steps.Look())

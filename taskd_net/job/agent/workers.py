@@ -10,8 +10,9 @@ from typing import Final, Protocol, assert_never
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
-from taskd_net.job.agent.plans import AskToEnd, Call, KillAll, KillRanks, Look, StartAll, StartRanks
-from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.plans import AskToEnd, Call, KillAll, KillRanks, Look, Offer, StartAll, StartRanks
+from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.member import Refused, log
 
 KILL_WORKER: Final = "KILL_WORKER"
@@ -43,8 +44,20 @@ class LocalWorkers(Protocol):
     def pids(self) -> Collection[int]:
         """Processes of the workers, as they were known after the last call."""
 
-    def start_all(self, remaining: int | None) -> None:
-        """Start every worker; `remaining` restarts are left, or as many as before."""
+    @property
+    def features(self) -> Collection[str]:
+        """What the workers' framework can do, by the names of `vocabulary`."""
+
+    def offer(self) -> Offered:
+        """Make ready for a start after a meeting; called only with that feature."""
+
+    def start_all(self, remaining: int | None, meeting: Meeting | None = None) -> None:
+        """Start every worker.
+
+        Args:
+            remaining: restarts that are left; None: as many as before.
+            meeting: the nodes that have met; None where the framework lets them meet.
+        """
 
     def kill_all(self) -> None:
         """End every worker."""
@@ -65,11 +78,13 @@ class LocalWorkers(Protocol):
         """End what the framework leaves behind when its process ends."""
 
 
-def carry_out(workers: LocalWorkers, call: Call) -> WorkerStatus | None:
-    """Make a call of the framework's functions, and raise what they raise. Returns the answer of a `Look`."""
+def carry_out(workers: LocalWorkers, call: Call) -> WorkerStatus | Offered | None:
+    """Make a call of the framework's functions, and raise what they raise. Returns its answer, if it has one."""
     match call:
-        case StartAll(remaining):
-            workers.start_all(remaining)
+        case StartAll(remaining, meeting):
+            workers.start_all(remaining, meeting)
+        case Offer():
+            return workers.offer()
         case KillAll():
             workers.kill_all()
         case KillRanks(ranks):

@@ -486,7 +486,8 @@ class Job:
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += [fault.at for fault in self._unanswered(answers).values()]
-                command = item.signed(current.uuid(), owner, self._receiver(item, agents))
+                more = self._receiver(item, agents) | self._round(item)
+                command = item.signed(current.uuid(), owner, more)
                 current.outbox.add(current.now, command, self.config.times.retry)
                 outcome.commands.append(command)
                 item = command
@@ -518,6 +519,12 @@ class Job:
             case traffic.Retried():
                 current.records.retry_answered(current.retry_time)
                 return
+            case traffic.RunBegins():
+                current.records.run_begins(meets=item.meets)
+            case traffic.MeetsNoMore():
+                current.records.meets_no_more()
+            case traffic.RunEnds():
+                current.records.run_ends()
             case Reset():
                 item = replace(item, uuid=current.uuid())
                 self.devices.begun(item.device, item.uuid)
@@ -535,6 +542,13 @@ class Job:
         """The process that a command to one Agent is for, where the Agent is one of this package."""
         agent = self.state.records.agents.get(agents[0]) if agents and command.destination.unicast else None
         return {vocabulary.MEANT_FOR: agent.incarnation} if agent is not None and agent.incarnation else {}
+
+    def _round(self, command: Command) -> dict[str, str]:
+        """The round that a 208 or 210 begins, where Agents meet by way of the Manager."""
+        rounds = self.state.records.rounds
+        if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not rounds.meets:
+            return {}
+        return {vocabulary.ROUND: str(rounds.number), vocabulary.SECONDS: f"{self.config.node_s:.0f}"}
 
     def _unanswered(self, nodes: Iterable[int]) -> dict[int, Fault]:
         """The faults of these Agents that no command on its way answers, by node."""
@@ -603,14 +617,18 @@ class Job:
         return ranks_of_node(node, self.state.records, self.config.processes_per_node)
 
     def _start_agents(self, outcome: Outcome) -> None:
-        """210 to all Agents that ask, unless ClusterD holds them back, or a device of theirs is being reset."""
+        """210 to all Agents that ask, unless ClusterD holds them back, or a device of theirs is being reset.
+
+        Where the Manager restarts processes, the first of them wait for the last.
+        """
         current, records = self.state, self.state.records
         if 0.0 < current.paused_until <= current.now:
             current.paused_until = 0.0
             outcome.note("pause_overdue", seconds=int(PAUSE_STARTS_S))
         snapshot = self._snapshot()
         resetting = {snapshot.place(device).node for device, task in current.devices.tasks.items() if task.resets}
-        for rank in () if current.paused else sorted(records.asking - resetting):
+        held = current.paused or (self.config.supervises and not records.rounds.open)
+        for rank in () if held else sorted(records.asking - resetting):
             agent = records.agents[rank]
             # A count of 0 is the original's for none: the Agent keeps its own.
             message = str(records.restarts) if records.restarts else agent.asked or ""

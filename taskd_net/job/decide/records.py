@@ -167,6 +167,21 @@ class WorkerRecord(ProcessRecord):
 R = TypeVar("R", bound=ProcessRecord)
 
 
+@dataclass(slots=True)
+class Rounds:
+    """The starts of all nodes together.
+
+    Args:
+        number: of the last one; 0 before the first.
+        open: the run is under way. Where the Manager restarts processes, no Agent gets its go otherwise.
+        meets: the Agents meet by way of the Manager before each start.
+    """
+
+    number: int = 0
+    open: bool = False
+    meets: bool = False
+
+
 class Taken(Enum):
     """The effect of a report on the records."""
 
@@ -192,6 +207,7 @@ class Records:
         renewed: Agents that are other processes than when the last epoch began.
         profiling: number of registered Workers by profiling state.
         epochs: of the training, where its Workers rejoin.
+        rounds: starts of all nodes together.
         births: records so far.
         since: time from which on this Manager hears heartbeats; those before are not stored.
         changed_agents, changed_workers: since the last tick.
@@ -210,6 +226,7 @@ class Records:
     renewed: set[int] = field(default_factory=set)
     profiling: dict[int, int] = field(default_factory=dict)
     epochs: Epochs = field(default_factory=Epochs)
+    rounds: Rounds = field(default_factory=Rounds)
     births: int = 0
     since: Moment = 0.0
     changed_agents: set[int] = field(default_factory=set)
@@ -240,8 +257,13 @@ class Records:
         agent = self.agents[rank]
         if not agent.registered or agent.exited or rank in self.asking:
             return None
-        heard = max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
+        heard = self.heard(rank)
         return heard if heard + wait <= now else None
+
+    def heard(self, rank: int) -> float:
+        """The time at which this Manager has heard of an Agent last, or has begun to listen."""
+        agent = self.agents[rank]
+        return max(self.since, agent.heartbeat, *(report.at for report in agent.reports.values()))
 
     def take(self, now: float, report: Reported, *, leaving: bool = False) -> Taken:
         """Take a report in.
@@ -370,6 +392,31 @@ class Records:
         if everybody:
             self._end_epochs()
             self.retried = retry_time
+            self.rounds.number += 1
+
+    def run_begins(self, *, meets: bool) -> None:
+        """All nodes are there, and start together."""
+        self.rounds = Rounds(self.rounds.number + 1, True, meets)
+
+    def meets_no_more(self) -> None:
+        """An Agent has come that cannot meet by way of the Manager."""
+        self.rounds.meets = False
+
+    def run_ends(self) -> None:
+        """No Agent gets its go before all of the next run are there."""
+        self.rounds.open = False
+
+    def meets(self, rank: int) -> bool:
+        """True for an Agent that can meet the others by way of the Manager."""
+        registered = self.agents[rank].reports.get(REGISTERED)
+        features = "" if registered is None else registered.extension.get(vocabulary.FEATURES, "")
+        return vocabulary.MEETS in features.split(",")
+
+    def said_round(self, rank: int, code: int) -> tuple[int, float]:
+        """The round that an Agent has named in its last report of this kind, and the time of it; zeros without one."""
+        report = self.agents[rank].reports.get(f"{vocabulary.STATUS}/{code}")
+        number = None if report is None else natural(report.message, _NUMBER_MOST)
+        return (0, 0.0) if report is None or number is None else (number, report.at)
 
     def retry_answered(self, retry_time: int | None) -> None:
         """The present RetryTime asks for no restart any more."""
@@ -408,6 +455,7 @@ class Records:
                 new.reports[_ASKS] = agent.reports[_ASKS]
                 self._ask(rank, new, agent.asked, agent.mtype)
             self.registered_again.add(rank)
+            self._learn_round(report)
             return Taken.NEW_PROCESS
         next_process = agent is not None and agent.exited and not leaving and _asks_anew(agent, report)
         if next_process:
@@ -424,6 +472,12 @@ class Records:
         if report.msg_type == vocabulary.STATUS:
             self._conclude(now, rank, agent, report)
         return Taken.NEW_PROCESS if next_process else Taken.CHANGED
+
+    def _learn_round(self, report: Reported) -> None:
+        """A Manager without its state learns from Agents at work that a run is under way, and its number."""
+        number = natural(report.extension.get(vocabulary.ROUND, ""), _NUMBER_MOST)
+        if number is not None and number > self.rounds.number:
+            self.rounds = Rounds(number, True, True)
 
     def _replaced(self, rank: int) -> None:
         """The Agent is another process than before."""

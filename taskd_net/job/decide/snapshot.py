@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from taskd_net.base import vocabulary
-from taskd_net.base.limits import IN_PLACE_S
+from taskd_net.base.limits import IN_PLACE_S, NODE_S
 from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.device_reports import Reporters
 from taskd_net.job.decide.device_state import DevicePlace, DeviceState, FaultConfig, ranks_of_node
@@ -60,6 +60,8 @@ class JobConfig:
         clusterd: there is an address of ClusterD.
         in_place: failed Workers are restarted alone, and the others rejoin.
         in_place_s: seconds that a Worker has to come back.
+        supervises: the Manager restarts processes, and their nodes stay. Else a platform starts lost nodes again.
+        node_s: seconds that the others wait for a node then.
         faults: answers to faults of devices.
         reporters: the senders whose reports of devices count.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
@@ -74,6 +76,8 @@ class JobConfig:
     clusterd: bool = False
     in_place: bool = False
     in_place_s: float = IN_PLACE_S
+    supervises: bool = False
+    node_s: float = NODE_S
     faults: FaultConfig = field(default_factory=FaultConfig)
     reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1

@@ -17,6 +17,7 @@ from taskd_net.base.vocabulary import (
     AGENT_COMMANDS,
     EPOCH_BEGIN,
     FAULT_RANKS,
+    MEETING_COMMANDS,
     RESTART_ALL,
     RESTART_RANKS,
     START,
@@ -93,7 +94,8 @@ class Command:
         position = self.destination.position
         if position.role not in (Role.AGENT, Role.WORKER):
             raise ArgumentError(f"to is {self.to!r}; expected an Agent or Workers")
-        if position.role == Role.AGENT and (self.code not in AGENT_COMMANDS or self.msg_type != ACTION):
+        known = AGENT_COMMANDS | MEETING_COMMANDS
+        if position.role == Role.AGENT and (self.code not in known or self.msg_type != ACTION):
             codes = ", ".join(map(str, sorted(AGENT_COMMANDS)))
             raise ArgumentError(f"{self.msg_type} {self.code} is for an Agent; expected ACTION with one of {codes}")
         if position.role == Role.WORKER and self.code == EPOCH_BEGIN and natural(self.message, _COUNT_MOST) is None:
@@ -228,7 +230,42 @@ class Retried:
     """The present RetryTime needs no restart: one of everybody has come after it."""
 
 
-Item = Command | Call | Reply | ReportFaults | Restarts | Retried | Reset | Replace | StepBegun | StepEnded
+@dataclass(frozen=True, slots=True)
+class RunBegins:
+    """All nodes are there: their Agents get the go for the first round of a run.
+
+    Args:
+        meets: they meet by way of the Manager before each start; False where one of them cannot.
+    """
+
+    meets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MeetsNoMore:
+    """From the next round on the Agents meet as their framework does: one of them cannot meet otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnds:
+    """The run is over. An Agent that asks for a go now waits for the others of the next run."""
+
+
+Item = (
+    Command
+    | Call
+    | Reply
+    | ReportFaults
+    | Restarts
+    | Retried
+    | Reset
+    | Replace
+    | StepBegun
+    | StepEnded
+    | RunBegins
+    | MeetsNoMore
+    | RunEnds
+)
 """A decision of a plugin."""
 
 

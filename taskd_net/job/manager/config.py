@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.expect import Expected
-from taskd_net.base.limits import IN_PLACE_S
+from taskd_net.base.limits import IN_PLACE_S, NODE_S
 from taskd_net.base.position import read_nodes
 from taskd_net.base.schema import Group, Kind, setting, settings_of
 from taskd_net.base.untrusted import natural
@@ -27,6 +27,13 @@ PROCESS_INTERVAL_MS: Final = (100, 1000)
 
 PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
+
+JOB: Final = "job"
+PLATFORM: Final = "platform"
+"""Values of `restarts`."""
+
+NODE_LONGEST_S: Final = 86_400.0
+"""The longest `node_timeout`."""
 
 IN_PLACE_LONGEST_S: Final = 3600.0
 """The longest of that setting."""
@@ -100,6 +107,11 @@ class ManagerConfig(FaultSettings):
             carries out its orders so ([recovery](recovery.md#scripts-that-rejoin)).
         in_place_timeout: Seconds that a Worker has to come back in place. A longer time lets slow starts work, and
             delays the recovery from a Worker that hangs.
+        restarts: Who starts again what has failed. `platform`: Agents of failed nodes leave, and a platform starts
+            pods again. `job`: the Manager restarts processes and the nodes stay, in place where ranks rejoin, else all
+            of them together. It needs `expect` ([training](training.md)).
+        node_timeout: Seconds that the other nodes wait for one that has not come, or is lost, where the Manager
+            restarts. Then all end.
         fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
         fault_separated: File with the devices that a person has to give free. The Manager adds names, and people
             remove them.
@@ -135,6 +147,8 @@ class ManagerConfig(FaultSettings):
     taskd_enable: bool = _manager(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     in_place: bool = _manager(Kind.SWITCH, False)
     in_place_timeout: float = _manager(Kind.SECONDS, IN_PLACE_S, most=IN_PLACE_LONGEST_S)
+    restarts: str = _manager(Kind.CHOICE, PLATFORM, choices=(JOB, PLATFORM))
+    node_timeout: float = _manager(Kind.SECONDS, NODE_S, least=1.0, most=NODE_LONGEST_S)
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")
@@ -158,6 +172,11 @@ class ManagerConfig(FaultSettings):
         if missing := [name for name, path in given.items() if not path]:
             raise ConfigError(f"{missing[0]} is missing; expected state_ca, state_key and state_crt together")
         return Tls(ca=str(self.state_ca), client_key=self.state_key, client_crt=self.state_crt)
+
+    @property
+    def supervises(self) -> bool:
+        """True where the Manager restarts processes, and no platform does."""
+        return self.restarts == JOB
 
     @property
     def in_etcd(self) -> bool:
@@ -193,7 +212,14 @@ class ManagerConfig(FaultSettings):
 
         Args:
             certified: nodes of the mesh take their positions by certificates.
+
+        Raises:
+            ConfigError: the Manager is to restart processes, and cannot.
         """
+        if self.supervises and not self.nodes:
+            raise ConfigError("restarts is 'job' without expect; expected the size of the job, such as 2x8")
+        if self.supervises and (self.clusterd or self.subscribes):
+            raise ConfigError("restarts is 'job' beside ClusterD, which decides on restarts; expected 'platform'")
         # Every command of the command line reads the settings, and few decide.
         from taskd_net.job.decide.device_reports import Reporters
         from taskd_net.job.decide.device_state import FaultConfig
@@ -205,7 +231,9 @@ class ManagerConfig(FaultSettings):
             fault_recover="" if self.fault_recover == OFF else self.fault_recover,
             taskd_enable=self.taskd_enable,
             clusterd=self.clusterd or self.subscribes,
-            in_place=self.in_place,
+            in_place=self.in_place or self.supervises,
+            supervises=self.supervises,
+            node_s=self.node_timeout,
             in_place_s=self.in_place_timeout,
             faults=FaultConfig(
                 edition=self.edition,

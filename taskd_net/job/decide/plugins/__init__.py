@@ -1,4 +1,4 @@
-"""Plugins: the base class, and the twelve that every Manager has."""
+"""Plugins: the base class, and the thirteen that every Manager has."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from taskd_net.job.decide.plugins.plugin import AnyPlugin, Plugin, Progress
 from taskd_net.job.decide.plugins.pod_rescheduling import PodRescheduling
 from taskd_net.job.decide.plugins.profiling import Profiling
 from taskd_net.job.decide.plugins.recover import Recover
+from taskd_net.job.decide.plugins.restarts import JobRestarts
 from taskd_net.job.decide.plugins.stop_train import StopTrain
 from taskd_net.job.decide.plugins.stress_test import StressTestPlugin
 from taskd_net.job.decide.plugins.switch_nic import SwitchNicPlugin
@@ -20,8 +21,9 @@ __all__ = ["AnyPlugin", "Plugin", "Progress", "built_in"]
 
 
 def built_in() -> list[AnyPlugin]:
-    """The plugins of TaskD's Manager, and InPlacePlugin, EpochPlugin and FaultLevelPlugin, which are ours."""
+    """The plugins of TaskD's Manager, and ours: InPlacePlugin, EpochPlugin, FaultLevelPlugin and RestartPlugin."""
     return [
         *(Profiling(), SwitchNicPlugin(), StressTestPlugin(), OrderedEpochs(), FaultLevel()),
-        *(StopTrain(), Recover(), ElasticTraining(), InPlace(), PodRescheduling(), JobRescheduling(), HotSwitch()),
+        *(StopTrain(), Recover(), ElasticTraining(), InPlace(), JobRestarts(), PodRescheduling(), JobRescheduling()),
+        HotSwitch(),
     ]

@@ -88,14 +88,16 @@ def restarts_left(snapshot: Snapshot) -> int:
 def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]) -> None:
     """203 to the faulty; 208, with one restart less, to all who run; the controller starts again.
 
-    Whoever waits for a 210, was just sent one, or has returned in the middle of an epoch, starts anyway.
+    Whoever waits for a 210, was just sent one, or has returned in the middle of an epoch, starts anyway. Where the
+    Manager restarts processes, it counts the restarts otherwise, and a node that has returned meets the others.
     """
     for rank in faulty:
         plugin.send(traffic.agent(rank), vocabulary.EXIT)
-    records = snapshot.records
-    left = restarts_left(snapshot)
+    records, supervises = snapshot.records, snapshot.config.supervises
+    left = (records.restarts or 0) if supervises else restarts_left(snapshot)
     plugin.decide(Restarts(left))
-    for rank in sorted(records.agents.keys() - set(faulty) - records.exited - records.asking - snapshot.returned):
+    start_anyway = records.exited | records.asking | (set() if supervises else snapshot.returned)
+    for rank in sorted(records.agents.keys() - set(faulty) - start_anyway):
         if not snapshot.starting(rank):
             plugin.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(left))
     plugin.call("restart")

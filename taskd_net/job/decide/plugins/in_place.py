@@ -205,7 +205,9 @@ class InPlace(Recovery[Gathering]):
         """Give up. Others answer reported faults; where nobody has reported one, no other plugin knows of it."""
         self.state.pods = snapshot.records.epochs.number
         if not _faults(snapshot):
-            if 0 in lost or 0 in snapshot.returned:
+            if snapshot.config.supervises:
+                begin_round(self, snapshot, ())
+            elif 0 in lost or 0 in snapshot.returned:
                 self.send(traffic.agent(0), vocabulary.EXIT)
                 self.call("destroy")
             else:

@@ -42,6 +42,8 @@ class JobRescheduling(Recovery[Killed]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, when the first node is to end."""
+        if snapshot.config.supervises:
+            return ()
         if snapshot.config.recovers:
             wanted = self._is_killed(snapshot) or snapshot.master_overdue
         else:

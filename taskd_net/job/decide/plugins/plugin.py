@@ -157,4 +157,4 @@ class Recovery(Plugin[S]):
 
     def lost(self, command: Command, snapshot: Snapshot) -> bool:
         """Go on: silence of an Agent ends by its acknowledgement, or by the REGISTER of its next process."""
-        return command.code in vocabulary.AGENT_COMMANDS
+        return command.code in vocabulary.AGENT_COMMANDS or command.code in vocabulary.MEETING_COMMANDS

@@ -59,6 +59,8 @@ class PodRescheduling(Recovery[Round]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a fault, another RetryTime, or ClusterD's order."""
+        if snapshot.config.supervises:
+            return ()
         if snapshot.config.recovers:
             wanted = snapshot.signal.strategy == "exit" and snapshot.signal.uuid != self.state.order
         else:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskd_net.base.untrusted import shown
-from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, START_ALL_WORKER, START_WORKER_LIST, Malformed, Operators
 from taskd_net.job.frameworks.mindspore.scheduler import end_scheduler
 from taskd_net.job.member import Refused
@@ -50,6 +51,7 @@ class MindSporeWorkers:
     ignores_results = True
     # msrun counts no restarts; TaskD's Agents say 1.
     remaining = "1"
+    features: Collection[str] = ()
 
     def __init__(self, operators: Operators) -> None:
         self._operators = operators
@@ -59,7 +61,11 @@ class MindSporeWorkers:
         """See `LocalWorkers`."""
         self._operators.require(self.needs)
 
-    def start_all(self, remaining: int | None) -> None:
+    def offer(self) -> Offered:
+        """See `LocalWorkers`; msrun's scheduler brings the nodes together."""
+        raise NotImplementedError
+
+    def start_all(self, remaining: int | None, meeting: Meeting | None = None) -> None:
         """Start every worker."""
         self._call(START_ALL_WORKER)
 

@@ -14,7 +14,9 @@ from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from taskd_net.base.untrusted import shown
-from taskd_net.job.agent.supervision import WorkerStatus
+from taskd_net.base.vocabulary import MEETS
+from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.member import Refused
 
@@ -45,6 +47,16 @@ class TorchAgent(Protocol):
     _remaining_restarts: int
 
 
+class MeetingAgent(Protocol):
+    """A TorchAgent that meets the other nodes as the Mgr says: `taskd_net.torch.ElasticAgent`."""
+
+    def offer(self) -> tuple[str, int]:
+        """Make a fresh store for the workers of the next start, on node 0. Returns its address, and their number."""
+
+    def meet(self, meeting: Meeting | None) -> None:
+        """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
+
+
 class PyTorchWorkers:
     """The workers that PyTorch's elastic agent runs. See `operators.LocalWorkers`.
 
@@ -59,6 +71,8 @@ class PyTorchWorkers:
     def __init__(self, operators: Operators, agent: object) -> None:
         self._operators = operators
         self._agent = cast(TorchAgent, agent)
+        self._meeting = cast(MeetingAgent, agent) if hasattr(agent, "meet") else None
+        self.features: Collection[str] = () if self._meeting is None else (MEETS,)
 
     @property
     def remaining(self) -> str:
@@ -75,8 +89,15 @@ class PyTorchWorkers:
         """See `LocalWorkers`."""
         self._operators.require(self.needs)
 
-    def start_all(self, remaining: int | None) -> None:
-        """Start every worker, by a rendezvous."""
+    def offer(self) -> Offered:
+        """See `LocalWorkers`."""
+        assert self._meeting is not None
+        return Offered(*self._meeting.offer())
+
+    def start_all(self, remaining: int | None, meeting: Meeting | None = None) -> None:
+        """Start every worker, after the meeting, or by a rendezvous."""
+        if self._meeting is not None:
+            self._meeting.meet(meeting)
         if remaining is not None:
             self._agent._remaining_restarts = remaining
         os.environ.setdefault(RESTARTED, "pod")

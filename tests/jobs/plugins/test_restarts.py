@@ -1,0 +1,374 @@
+"""RestartPlugin: rounds of all nodes, the budget, and the ends of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskd_net.base import vocabulary
+from taskd_net.job.decide.plugins.restarts import FAILURES, FAILURES_S, LOST_S, PAUSE_S, TELL_S, UNLIMITED
+from taskd_net.job.decide.snapshot import JobConfig
+from taskd_net.job.decide.traffic import Command, Outcome
+from tests.jobs.scene import Scene, commands, owner
+
+JOB = JobConfig(nodes=2, processes_per_node=2, in_place=True, supervises=True, node_s=100.0)
+RECOVERY = "ResumeTrainingAfterFaultStream"
+
+
+class Nodes:
+    """Two nodes of a scene, whose Agents meet by way of the Manager.
+
+    Args:
+        restarts: that the Agents offer.
+        features: of the Agents.
+        config: of the job.
+    """
+
+    def __init__(self, restarts: int = 3, features: str = "meets", config: JobConfig = JOB) -> None:
+        self.scene = Scene(config)
+        self.restarts = restarts
+        self.features = features
+        self.processes = 0
+
+    def come(self, *ranks: int, features: str | None = None, **more: str) -> None:
+        """Agents of new processes register and ask."""
+        self.processes += 1
+        extension = {vocabulary.INCARNATION: f"i{self.processes}", vocabulary.FEATURES: features or self.features}
+        for rank in ranks:
+            self.scene.report(f"Agent/{rank}", "REGISTER", 0, **extension | more)
+            self.scene.report(f"Agent/{rank}", "STATUS", 201, str(self.restarts))
+
+    def ready(self, number: int, *ranks: int) -> None:
+        """Agents are ready for a round."""
+        for rank in ranks:
+            store = {vocabulary.STORE: f"127.0.0.1:{7000 + number}"} if rank == 0 else {}
+            self.scene.report(f"Agent/{rank}", "STATUS", vocabulary.READY, str(number), LocalWorld="2", **store)
+
+    def beat(self, *ranks: int) -> None:
+        """Agents say that they are there."""
+        for rank in ranks:
+            self.scene.report(f"Agent/{rank}", "KEEP_ALIVE", 0)
+
+    def settle(self) -> list[Command]:
+        """What leaves until nothing is due at once."""
+        return [command for outcome in self.scene.settle() for command in outcome.commands]
+
+    def tick(self, seconds: float = 0.0) -> list[Command]:
+        """What leaves after some time."""
+        return self.scene.tick(seconds).commands
+
+    @property
+    def number(self) -> int:
+        """The number of the last round."""
+        return self.scene.job.state.records.rounds.number
+
+
+def at_work(restarts: int = 3, config: JobConfig = JOB) -> Nodes:
+    """Nodes in round 1, whose Agents beat."""
+    nodes = Nodes(restarts, config=config)
+    nodes.come(0, 1)
+    nodes.settle()
+    nodes.ready(1, 0, 1)
+    nodes.settle()
+    nodes.beat(0, 1)
+    nodes.scene.lines.clear()
+    return nodes
+
+
+def codes(sent: list[Command]) -> list[tuple[str, int]]:
+    return commands(Outcome(commands=sent))
+
+
+def test_the_first_go_waits_for_the_last_node() -> None:
+    nodes = Nodes()
+    nodes.come(1)
+    (told,) = nodes.settle()
+    assert (told.to, told.code, told.extension["Missing"], told.extension["Seconds"]) == ("Agent/1", 305, "0", "99")
+    nodes.come(0)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 210), ("Agent/1", 210)]
+    assert [command.extension["Round"] for command in sent] == ["1", "1"]
+    assert all(command.extension["Seconds"] == "100" for command in sent)
+    nodes.ready(1, 0)
+    assert nodes.tick() == []
+    nodes.ready(1, 1)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 305), ("Agent/1", 305)]
+    assert sent[1].extension | {"MeantFor": ""} == {"Store": "127.0.0.1:7001", "LocalWorlds": "2,2", "MeantFor": ""}
+    assert owner(nodes.scene) == ""
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_failure_restarts_all_and_no_node_leaves(failed: int) -> None:
+    nodes = at_work()
+    nodes.scene.fault(failed, 2 * failed)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 208), ("Agent/1", 208)]
+    assert {command.extension["Round"] for command in sent} == {"2"}
+    nodes.ready(2, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+    # It dies slowly: its report is older than the restart.
+    nodes.scene.fault(1 - failed, 2 - 2 * failed, after="")
+    assert nodes.settle() == []
+
+
+def test_each_node_may_fail_as_often_as_its_agent_has_offered() -> None:
+    nodes = at_work(restarts=1)
+    for number, failed in ((2, 0), (3, 1)):
+        nodes.scene.fault(failed, failed)
+        nodes.settle()
+        nodes.ready(number, 0, 1)
+        nodes.settle()
+    nodes.scene.fault(0, 0)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+    assert {command.extension["Reason"] for command in sent} == {"failure 2 of node 0, which has 1 restarts"}
+    assert not nodes.scene.job.state.records.rounds.open
+
+
+def test_no_restart_is_none() -> None:
+    nodes = at_work(restarts=0)
+    nodes.scene.fault(1, 2)
+    assert codes(nodes.settle()) == [("Agent/0", 203), ("Agent/1", 203)]
+
+
+def test_without_a_number_five_failures_in_ten_minutes_are_too_many_and_pauses_grow() -> None:
+    nodes = at_work(restarts=UNLIMITED)
+    for failure in range(1, FAILURES + 1):
+        nodes.scene.fault(0, 0)
+        assert codes(nodes.tick()) == [("Agent/0", 208), ("Agent/1", 208)]
+        nodes.ready(failure + 1, 0, 1)
+        pause = PAUSE_S * 2 ** (failure - 2) if failure > 1 else 0.0
+        if pause:
+            assert codes(nodes.tick(pause - 0.5)) == []
+        assert nodes.scene.job.wake <= nodes.scene.now + 0.5
+        assert codes(nodes.tick(0.5)) == [("Agent/0", 305), ("Agent/1", 305)]
+        nodes.beat(0, 1)
+    nodes.scene.fault(0, 0)
+    sent = nodes.settle()
+    assert {command.extension["Reason"] for command in sent} == {f"{FAILURES + 1} failures within {FAILURES_S:g} s"}
+
+
+def test_failures_are_forgotten() -> None:
+    nodes = at_work(restarts=UNLIMITED)
+    for failure in range(1, FAILURES + 3):
+        nodes.scene.fault(0, 0)
+        assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+        nodes.ready(failure + 1, 0, 1)
+        nodes.settle()
+        for _ in range(30):
+            nodes.beat(0, 1)
+            nodes.tick(FAILURES_S / 29)
+
+
+def test_a_node_that_comes_back_costs_no_restart() -> None:
+    nodes = at_work(restarts=0)
+    nodes.come(1)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 208), ("Agent/1", 210)]
+    assert {command.extension["Round"] for command in sent} == {"2"}
+    nodes.ready(2, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+def test_a_silent_node_is_lost_and_waited_for() -> None:
+    nodes = at_work()
+    for _ in range(6):
+        nodes.beat(0)
+        assert nodes.tick(LOST_S / 6 - 0.1) == []
+    nodes.beat(0)
+    assert codes(nodes.tick(1.0)) == [("Agent/0", 208), ("Agent/1", 208)]
+    nodes.scene.away.add("Agent/1")
+    nodes.ready(2, 0)
+    nodes.tick(1.0)
+    told = [command for command in nodes.tick(TELL_S) if command.code == 305]
+    assert [(command.to, command.extension["Missing"]) for command in told] == [("Agent/0", "1")]
+    nodes.beat(0)
+    sent = nodes.tick(100.0)
+    assert ("Agent/0", 203) in codes(sent)
+    assert {each.extension.get("Reason") for each in sent if each.code == 203} == {"node 1 has not come within 100 s"}
+    assert not nodes.scene.job.state.records.rounds.open
+
+
+def test_a_node_that_never_comes_ends_the_others() -> None:
+    nodes = Nodes()
+    nodes.come(0)
+    nodes.settle()
+    assert codes(nodes.tick(100.0)) == [("Agent/0", 203)]
+
+
+def test_all_leave_when_all_have_finished() -> None:
+    nodes = at_work()
+    nodes.scene.report("Agent/0", "STATUS", vocabulary.FINISHED, "1")
+    assert nodes.settle() == []
+    nodes.scene.report("Agent/1", "STATUS", vocabulary.FINISHED, "1")
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 307), ("Agent/1", 307)]
+    assert not nodes.scene.job.state.records.rounds.open
+
+
+def test_a_failure_elsewhere_calls_a_node_back_that_has_finished() -> None:
+    nodes = at_work()
+    nodes.scene.report("Agent/0", "STATUS", vocabulary.FINISHED, "1")
+    nodes.scene.fault(1, 2)
+    assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+    nodes.ready(2, 0, 1)
+    nodes.settle()
+    nodes.scene.report("Agent/1", "STATUS", vocabulary.FINISHED, "2")
+    assert nodes.settle() == [], "node 0 has finished in an earlier round"
+
+
+def test_the_next_run_begins_clean() -> None:
+    nodes = at_work(restarts=0)
+    nodes.scene.fault(1, 2)
+    nodes.settle()
+    nodes.come(1)
+    assert codes(nodes.settle()) == [("Agent/1", 305)], "it waits for the other"
+    nodes.come(0)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 210), ("Agent/1", 210)]
+    assert {command.extension["Round"] for command in sent} == {"2"}
+
+
+def test_a_failure_in_a_meeting_begins_another() -> None:
+    nodes = at_work()
+    nodes.scene.fault(0, 0)
+    nodes.settle()
+    nodes.ready(2, 0)
+    nodes.scene.fault(1, 2)
+    sent = nodes.settle()
+    assert {(command.code, command.extension["Round"]) for command in sent} == {(208, "3")}
+    nodes.ready(3, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+def test_an_agent_that_is_ready_for_an_earlier_round_hears_of_the_present_one() -> None:
+    """Its 210 was on its way when the next round began."""
+    nodes = at_work()
+    nodes.scene.away.add("Agent/1")
+    nodes.come(1)
+    nodes.settle()
+    nodes.scene.fault(0, 0)
+    sent = nodes.settle()
+    assert ("Agent/1", 208) not in codes(sent)
+    nodes.scene.away.clear()
+    nodes.ready(3, 0)
+    nodes.scene.now += 0.5
+    nodes.ready(2, 1)
+    late = [command for command in nodes.settle() if command.code == 208]
+    assert [(command.to, command.extension["Round"]) for command in late] == [("Agent/1", "3")]
+    nodes.ready(3, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+def test_an_agent_that_cannot_meet_so_makes_all_meet_as_their_framework_does() -> None:
+    nodes = Nodes()
+    nodes.come(0)
+    nodes.come(1, features="other")
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 210), ("Agent/1", 210)]
+    assert not any("Round" in command.extension for command in sent)
+    nodes.beat(0, 1)
+    nodes.scene.fault(1, 2)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 208), ("Agent/1", 208)]
+    assert not any("Round" in command.extension for command in sent)
+    for _ in range(8):
+        nodes.beat(0)
+        nodes.tick(5.0)
+    assert owner(nodes.scene) == "RestartPlugin", "it waits for the silent node"
+    nodes.beat(1)
+    nodes.settle()
+    assert owner(nodes.scene) == ""
+
+
+def test_an_agent_of_an_earlier_release_comes_back() -> None:
+    nodes = at_work()
+    nodes.come(1, features="other")
+    sent = nodes.settle()
+    assert ("Agent/0", 208) in codes(sent) and ("Agent/1", 210) in codes(sent)
+    assert not any("Round" in command.extension for command in sent if command.code == 208)
+
+
+def test_a_manager_without_its_state_finds_the_nodes_at_work() -> None:
+    nodes = Nodes()
+    for rank in (0, 1):
+        extension = {vocabulary.INCARNATION: f"a{rank}", "Features": "meets", "Round": "7"}
+        nodes.scene.report(f"Agent/{rank}", "REGISTER", 0, **extension)
+    assert nodes.settle() == []
+    nodes.scene.fault(1, 2)
+    sent = nodes.settle()
+    assert {(command.to, command.code, command.extension["Round"]) for command in sent} == {
+        ("Agent/0", 208, "8"),
+        ("Agent/1", 208, "8"),
+    }
+
+
+def test_a_retry_of_the_platform_and_a_master_that_fails_are_left_to_this_plugin() -> None:
+    nodes = at_work()
+    nodes.scene.fault(0, 0)
+    assert not any(command.code == 203 for command in nodes.settle())
+
+
+def test_a_round_of_another_plugin_is_met_too() -> None:
+    """InPlacePlugin gives up on an epoch that all ranks have left, though no rank has failed."""
+    nodes = at_work()
+    scene = nodes.scene
+    scene.part("new", 0, 1, 2, 3)
+    scene.settle()
+    scene.part("running", 0, 1, 2, 3, epoch=1)
+    scene.settle()
+    scene.part("left", 0, 1, 2, 3, epoch=1)
+    nodes.settle()
+    scene.part("left", 0, 1, 2, 3, epoch=2)
+    nodes.beat(0, 1)
+    sent = nodes.settle()
+    assert {(each.code, each.extension.get("Round")) for each in sent if each.code == 208} == {(208, "2")}
+    nodes.ready(2, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+def test_a_node_whose_device_is_isolated_leaves_and_the_others_wait_for_the_next() -> None:
+    nodes = at_work()
+    nodes.scene.job.state.records.replace(1)
+    nodes.scene.job.state.dirty = True
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/1", 203), ("Agent/0", 208)]
+    nodes.come(1)
+    nodes.settle()
+    nodes.ready(2, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+@pytest.mark.parametrize("platform", [True, False])
+def test_it_decides_only_where_no_platform_does(platform: bool) -> None:
+    nodes = at_work(config=JobConfig(nodes=2, supervises=not platform))
+    nodes.scene.fault(1, 2)
+    assert any(command.code == 203 for command in nodes.settle()) is platform
+
+
+def test_a_manager_without_its_state_that_an_agent_asks_first_learns_of_the_round() -> None:
+    """Node 0 has come back with its Manager; node 1 has lost its peers meanwhile."""
+    nodes = Nodes()
+    nodes.come(0)
+    nodes.settle()
+    nodes.scene.report("Agent/1", "REGISTER", 0, Incarnation="a", Features="meets", Round="7")
+    nodes.scene.fault(1, 2)
+    sent = nodes.settle()
+    assert [(each.to, each.code, each.extension["Round"]) for each in sent if each.code in (208, 210)] == [
+        ("Agent/1", 208, "8"),
+        ("Agent/0", 210, "8"),
+    ]
+    nodes.ready(8, 0, 1)
+    assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+def test_a_node_comes_back_with_a_manager_without_its_state() -> None:
+    """The ranks of node 1 have not noticed."""
+    nodes = Nodes()
+    nodes.scene.report("Agent/1", "REGISTER", 0, Incarnation="a", Features="meets", Round="7")
+    nodes.come(0)
+    sent = nodes.settle()
+    assert [(each.to, each.code, each.extension["Round"]) for each in sent if each.code in (208, 210)] == [
+        ("Agent/1", 208, "8"),
+        ("Agent/0", 210, "8"),
+    ]
