@@ -1,4 +1,8 @@
-"""The document of a job as text: its state in one look, Agents, and the last decisions with what became of them."""
+"""The document of a job as text: its state in one look, Agents, and the last decisions with what became of them.
+
+Fields come from their declarations (`phrases`). Streams, decisions and commands are drawn by hand: they are a tree, in
+which equal lines are one.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
-from taskd_net.base import vocabulary
 from taskd_net.base.codes import Code
 from taskd_net.cli.mesh_lines import Line, names
 from taskd_net.cli.phrases import clock, duration, phrases
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_view import (
+    COMMAND_WORDS,
     SILENT,
     TROUBLE,
     AgentView,
@@ -29,20 +33,6 @@ DECISIONS: Final = 10
 
 AGENTS: Final = 20
 """The same of Agents without trouble."""
-
-_ORDERS: Final = {
-    vocabulary.EXIT: "exit",
-    vocabulary.SWITCH_NIC: "switch cards",
-    vocabulary.STRESS_TEST: "stress test",
-    vocabulary.RESTART_ALL: "restart all",
-    vocabulary.RESTART_RANKS: "restart ranks",
-    vocabulary.EPOCH_BEGIN: "begin epoch",
-    vocabulary.EPOCH_END: "end epoch",
-    vocabulary.START: "start",
-    vocabulary.STOP_RANKS: "stop ranks",
-    **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),
-}
-"""Commands in words, by code."""
 
 
 def draw(job: Document, *, everything: bool = False) -> list[Line]:
@@ -248,7 +238,7 @@ def _outcome(message: Mapping[str, Any]) -> Line:
 
 
 def _order(code: int) -> str:
-    word = _ORDERS.get(code)
+    word = COMMAND_WORDS.get(code)
     return f"{code} {word}" if word else str(code)
 
 

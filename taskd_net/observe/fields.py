@@ -27,7 +27,7 @@ and its row in the documents.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -198,8 +198,10 @@ def from_wire(view: type, message: object) -> dict[str, Any]:
 _Way = Callable[[Any], dict[str, Any]]
 
 
-def _way(parts: Iterable[tuple[str, str, Convert | None]]) -> _Way:
+def _way(parts: Iterable[tuple[str, str, Convert | None]], optional: Collection[str] = ()) -> _Way:
     """A function that makes a dictionary of an object: of these keys, each with an attribute and its conversion.
+
+    An optional attribute is that of a message, which may be without it.
 
     It is compiled, as the methods of a dataclass are: a mesh has 10,000 nodes, and a loop takes twice as long.
     """
@@ -210,6 +212,8 @@ def _way(parts: Iterable[tuple[str, str, Convert | None]]) -> _Way:
         if convert is not None:
             converts[f"convert_{name}"] = convert
             value = f"convert_{name}({value})"
+        if name in optional:
+            value = f"{value} if view.HasField({name!r}) else None"
         items.append(f"{key!r}: {value}")
     made: _Way = eval(f"lambda view: {{{', '.join(items)}}}", converts)  # noqa: S307 - names of our own fields
     return made
@@ -245,7 +249,9 @@ def _writing(view: type) -> _Way:
 
 @cache
 def _reading(view: type) -> _Way:
-    return _way((name, wire, form and form.read) for name, wire, form in _wired(view))
+    fields = list(_wired(view))
+    optional = [name for name, _, form in fields if form is None and _may_be_none(hints_of(view)[name])]
+    return _way(((name, wire, form and form.read) for name, wire, form in fields), optional)
 
 
 def _wired(view: type) -> Iterable[tuple[str, str, Wire | None]]:
@@ -276,6 +282,11 @@ def _is_plain(hint: Any) -> bool:
     """True for a type of texts, numbers or flags, or of one of them and None."""
     kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
     return all(each in _PLAIN for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)))
+
+
+def _may_be_none(hint: Any) -> bool:
+    kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+    return NoneType in get_args(kind)
 
 
 def _value(value: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
+from taskd_net.base import vocabulary
 from taskd_net.observe.fields import (
     HIDDEN,
     TEXT,
@@ -54,6 +55,20 @@ EXITED: Final = "exited"
 SILENT: Final = "silent"
 TROUBLE: Final = (FAULTY, EXITED)
 """The states of an Agent that need attention."""
+
+COMMAND_WORDS: Final = {
+    vocabulary.EXIT: "exit",
+    vocabulary.SWITCH_NIC: "switch cards",
+    vocabulary.STRESS_TEST: "stress test",
+    vocabulary.RESTART_ALL: "restart all",
+    vocabulary.RESTART_RANKS: "restart ranks",
+    vocabulary.EPOCH_BEGIN: "begin epoch",
+    vocabulary.EPOCH_END: "end epoch",
+    vocabulary.START: "start",
+    vocabulary.STOP_RANKS: "stop ranks",
+    **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),
+}
+"""Commands in words, by code, for the text and the status page."""
 
 _PLUGIN: Final = Json(lambda name: name or OWN)
 _BY_STATE: Final = Json(lambda states: {str(state): states[state] for state in sorted(states)})

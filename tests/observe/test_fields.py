@@ -75,6 +75,14 @@ class Outer:
         return ""
 
 
+class Written(SimpleNamespace):
+    """A message that has the fields with a value."""
+
+    def HasField(self, name: str) -> bool:
+        """True for a field that was set."""
+        return getattr(self, name) is not None
+
+
 def test_document_has_each_field_in_its_form_and_then_what_follows() -> None:
     assert document_of(Outer()) == {
         "name": "a",
@@ -98,7 +106,7 @@ def test_document_has_each_field_in_its_form_and_then_what_follows() -> None:
 def test_wire_has_texts_numbers_flags_and_fields_with_a_form() -> None:
     wire = {"name": "a", "none": None, "at_ms": 1000, "last_ms": 0, "wait_us": 1, "upper": "b", "other": 6}
     assert to_wire(Outer()) == wire | {"never": 0.0}
-    message = SimpleNamespace(**wire, never=0.0)
+    message = Written(**wire, never=0.0)
     assert from_wire(Outer, message) == {
         "name": "a",
         "none": None,
@@ -109,8 +117,8 @@ def test_wire_has_texts_numbers_flags_and_fields_with_a_form() -> None:
         "upper": "b",
         "other": 6,
     }
-    later = from_wire(Outer, SimpleNamespace(**wire | {"last_ms": 1500, "wait_us": 0}, never=0.0))
-    assert (later["last"], later["wait"]) == (1.5, None)
+    later = from_wire(Outer, Written(**wire | {"none": "", "last_ms": 1500, "wait_us": 0}, never=0.0))
+    assert (later["last"], later["wait"], later["none"]) == (1.5, None, "")
     assert to_wire(Outer(last=1.5, wait=None)) == wire | {"never": 0.0, "last_ms": 1500, "wait_us": 0}
 
 

@@ -70,3 +70,8 @@ def test_scripts_have_the_declarations_of_columns() -> None:
     assert [column["name"] for column in columns] == list(FIELDS)
     flight = {"name": "in_flight", "figures": [["down", "in_flight"], ["up", "in_flight"]], "taken": "most"}
     assert flight | {"whole": "sum"} in columns
+
+
+def test_scripts_have_commands_in_words() -> None:
+    words = json.loads(between(Shell().document("{}", "{}"), "const COMMANDS = ", ";\n"))
+    assert (words["203"], words["303"], words["711"]) == ("exit", "end epoch", "profiling")

@@ -16,7 +16,15 @@ from starlette.types import Message, Receive, Scope, Send
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, shown
 from taskd_net.observe.fields import faces_of
-from taskd_net.observe.job_view import AgentView, ClusterdView, DeviceView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_view import (
+    COMMAND_WORDS,
+    AgentView,
+    ClusterdView,
+    DeviceView,
+    JobCounters,
+    JobView,
+    LeaderView,
+)
 from taskd_net.observe.records import Direction, NodeStatus, OwnFigures
 from taskd_net.observe.series import COLUMNS
 from taskd_net.observe.status_codec import read_position
@@ -138,9 +146,10 @@ class Shell:
 
 
 def _declarations() -> str:
-    """The declarations of fields that people see and of columns, for `fields.js` and `history.js`."""
+    """The declarations of fields that people see and of columns, and commands in words, as constants of the scripts."""
     faces = {view.__name__: [(key, face._asdict()) for key, face in faces_of(view).items()] for view in _VIEWS}
-    named = {"VIEWS": faces, "COLUMNS": [column._asdict() for column in COLUMNS]}
+    named: dict[str, object] = {"VIEWS": faces, "COLUMNS": [column._asdict() for column in COLUMNS]}
+    named["COMMANDS"] = {str(code): words for code, words in COMMAND_WORDS.items()}
     lines = (f"const {name} = {json_line(value, compact=True)};" for name, value in named.items())
     return "\n".join(lines).replace("<", "\\u003c")
 

@@ -1,6 +1,5 @@
-// The job's Manager: its streams, the Agents in trouble, and the last decisions with what became of their commands.
-
-const ORDERS = { 203: "exit", 204: "switch cards", 205: "stress test", 208: "restart all", 209: "restart ranks", 210: "start", 213: "stop ranks" };
+// The job's Manager: its streams, the Agents in trouble, and the last decisions with what became of their commands. Fields
+// come from their declarations (`fields.js`). A decision with its commands is drawn by hand, because it is a tree.
 
 const STATES_OF_CLUSTERD = { subscribed: "orders come in", off: "recovery is off for the job", away: "away" };
 
@@ -94,6 +93,6 @@ function decided(decision) {
 function sentCommand(message) {
   const last = message.answer === null ? "" : `, last answer ${message.answer}`;
   const outcome = message.answer === 0 ? "acknowledged" : message.lost ? `lost${last}` : `on its way${last}`;
-  const words = [message.code, ORDERS[message.code] ?? "", message.message && `(${message.message})`].filter(Boolean).join(" ");
+  const words = [message.code, COMMANDS[message.code] ?? "", message.message && `(${message.message})`].filter(Boolean).join(" ");
   return html("p", message.lost ? { class: "alarm" } : {}, `${words} to ${message.to}: ${outcome}`);
 }
