@@ -166,6 +166,26 @@ NAMES: Final = (
     Name(f"{PROCESSES}:DefaultLogsSpecs.reify", "called after older files have been renamed", _same("self envs")),
     Name(f"{AGENT}._invoke_run", "replaced by the loop of TaskD's Agent", _same("self role")),
     Name(f"{AGENT}._rendezvous", "extended: a restart gets a new store", _same("self worker_group")),
+    Name(
+        f"{AGENT}._assign_worker_ranks",
+        "replaced where the Manager has brought the nodes together: no store is asked",
+        _same("self store group_rank group_world_size spec"),
+    ),
+    Name(
+        f"{ELASTIC}.agent.server.api:Worker.__init__",
+        "called there",
+        _same("self local_rank global_rank role_rank world_size role_world_size"),
+    ),
+    Name(
+        f"{ELASTIC}.rendezvous.api:RendezvousInfo.__init__",
+        "called by the handler of such a meeting",
+        _same("self store rank world_size bootstrap_store_info"),
+    ),
+    Name(
+        f"{ELASTIC}.rendezvous.api:RendezvousStoreInfo.__init__",
+        "likewise",
+        _same("self master_addr master_port"),
+    ),
     Name(f"{AGENT}._initialize_workers", "registered as START_ALL_WORKER", _same("self worker_group")),
     Name(f"{AGENT}._restart_workers", "replaced, and registered as RESTART", _same("self worker_group")),
     Name(f"{AGENT}._exit_barrier", "called when all workers of the node have succeeded", _same("self")),

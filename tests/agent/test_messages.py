@@ -89,6 +89,8 @@ def test_reports() -> None:
     assert messages.registration("me") == Body("REGISTER", 0, "", {"Incarnation": "me"})
     devices = {"Incarnation": "me", "Devices": '["a/0", "a/1"]'}
     assert messages.registration("me", ("a/0", "a/1")) == Body("REGISTER", 0, "", devices)
+    able = {"Incarnation": "me", "Features": "meets,more", "Round": "3"}
+    assert messages.registration("me", features=("more", "meets"), round_=3) == Body("REGISTER", 0, "", able)
     assert messages.question("2") == Body("STATUS", 201, "2")
     message = '{"fault_ranks": [3, 11], "restart_times": -1}'
     assert messages.fault({11, 3}, 1_700_000_000) == Body("STATUS", 202, message, {"REPORT_FAULT_TIME": "1700000000"})

@@ -737,3 +737,7 @@ def test_an_agent_with_a_fault_tells_a_new_manager_of_its_round() -> None:
         """,
         PyTorchPlans(),
     )
+
+
+def test_a_wait_may_be_told_before_the_join_is_known() -> None:
+    played("0 305 1 waits 99 | waits for 1, 99 s", PyTorchPlans())

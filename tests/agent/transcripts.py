@@ -66,7 +66,7 @@ def read_event(text: str) -> Event:
         case "done":
             return CallReturned()
         case "offered":
-            return Offered(*words, local_world=2)
+            return Offered(words[0] if words else "", 2)
         case "failed":
             return CallRaised()
         case "seen":

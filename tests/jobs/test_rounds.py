@@ -188,7 +188,7 @@ class Play:
                 self.messages += 1
                 src = Position.agent(launcher.rank)
                 report = events.Reported(
-                    src, body.msg_type, body.code, body.message, body.extension, f"m{self.messages}"
+                    src, body.msg_type, body.code, body.message, dict(body.extension), f"m{self.messages}"
                 )
                 self.job.step(self.now, report)
             if launcher.outcome == "left":
@@ -196,10 +196,10 @@ class Play:
         if self.job.wake > self.now:
             return
         for command in self.job.step(self.now, events.Tick()).commands:
-            launcher = self.launchers.get(int(command.destination.position.server_rank))
-            if launcher is None or launcher.stopped or launcher.outcome:
+            receiver = self.launchers.get(int(command.destination.position.server_rank))
+            if receiver is None or receiver.stopped or receiver.outcome:
                 continue
-            launcher.unread.append(command)
+            receiver.unread.append(command)
             self.job.step(self.now, events.Acknowledged(command.uuid))
 
     def assert_together(self) -> None:

@@ -22,6 +22,7 @@ from taskd_net.observe.fields import (
     TIME_OR_NEVER,
     Json,
     document_of,
+    faces_of,
     from_wire,
     named,
     nulls_of,
@@ -139,3 +140,7 @@ def test_message_of_a_job_has_fields_of_its_view() -> None:
         message = job_pb2.DESCRIPTOR.message_types_by_name[name]
         missing = set(message.fields_by_name) ^ set(view.__dataclass_fields__)  # type: ignore[attr-defined]
         assert missing <= {"fault_to_command"}, name
+
+
+def test_a_field_without_a_face_is_shown_to_nobody() -> None:
+    assert faces_of(Outer) == {}

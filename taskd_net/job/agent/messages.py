@@ -114,7 +114,10 @@ class Released:
     round: int
 
 
-Command = Go | Exit | ExitGracefully | RestartAll | RestartRanks | StopRanks | Meeting | Waiting | Released
+Planned = Go | Exit | ExitGracefully | RestartAll | RestartRanks | StopRanks
+"""A command with a plan of its own."""
+
+Command = Planned | Meeting | Waiting | Released
 
 
 def read_command(body: Body) -> Command:

@@ -399,7 +399,7 @@ class Supervisor:
         self._said_at = now
         self._actions.append(self._missing)
 
-    def _plan_for(self, command: Command) -> Plan:
+    def _plan_for(self, command: messages.Planned) -> Plan:
         match command:
             case messages.Go():
                 return self._after_meeting(self._plans.start(command.remaining), command.round)
@@ -413,8 +413,6 @@ class Supervisor:
                 return self._plans.restart_ranks(command.ranks)
             case messages.StopRanks():
                 return (steps.KillRanks(command.ranks),)
-            case messages.Meeting() | messages.Waiting() | messages.Released():
-                raise AssertionError("it is no plan's begin")
             case _:
                 assert_never(command)
 

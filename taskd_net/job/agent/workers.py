@@ -46,7 +46,7 @@ class LocalWorkers(Protocol):
 
     @property
     def features(self) -> Collection[str]:
-        """What the workers' framework can do, by the names of `vocabulary`."""
+        """Features of the workers' framework, by the names of `vocabulary`."""
 
     def offer(self) -> Offered:
         """Make ready for a start after a meeting; called only with that feature."""

@@ -49,11 +49,11 @@ class Nodes:
             self.scene.report(f"Agent/{rank}", "KEEP_ALIVE", 0)
 
     def settle(self) -> list[Command]:
-        """What leaves until nothing is due at once."""
+        """Commands that leave until nothing is due at once."""
         return [command for outcome in self.scene.settle() for command in outcome.commands]
 
     def tick(self, seconds: float = 0.0) -> list[Command]:
-        """What leaves after some time."""
+        """Commands that leave after some time."""
         return self.scene.tick(seconds).commands
 
     @property
@@ -372,3 +372,9 @@ def test_a_node_comes_back_with_a_manager_without_its_state() -> None:
         ("Agent/1", 208, "8"),
         ("Agent/0", 210, "8"),
     ]
+
+
+def test_an_agent_that_does_not_know_the_message_is_not_told_whom_it_waits_for() -> None:
+    nodes = Nodes(features="other")
+    nodes.come(1)
+    assert nodes.settle() == [] and nodes.tick(TELL_S) == []
