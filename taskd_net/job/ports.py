@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from taskd_net.job.arguments import MGR_PORT, PROXY_PORT
 
 FIRST_PORT: Final = 20_000
+"""The lowest of these ports."""
+
 PAIRS: Final = 4_096
 """Pairs of ports, 20000 to 28191: below torch's 29500, and those that Kubernetes (30000) and Linux (32768) give out. Of
 4,096 pairs of jobs, one pair has the same ports by chance. The second job is refused, and `--mgr-port` helps."""

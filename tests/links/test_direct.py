@@ -22,7 +22,7 @@ from taskd_net.net.links.acknowledgements import LOOK_S, Acknowledgements, progr
 from taskd_net.net.links.direct import DirectLink
 from taskd_net.net.links.direct_socket import DirectSocket
 from taskd_net.net.links.flushes import flushes
-from taskd_net.net.links.read_turns import TURN_S
+from taskd_net.net.links.read_turns import GAP_S, TURN_S
 from taskd_net.net.wire import batches, codec, link_pb2
 from taskd_net.net.wire.socket_frames import (
     Buffers,
@@ -544,6 +544,7 @@ async def test_other_links_have_their_turn_between_batches_that_take_long(
         taken += 1
         return False
 
+    await asyncio.sleep(2 * GAP_S)  # the bytes of the join count for the turn before
     cable.flushes.reads.turn = 1e-9
     monkeypatch.setattr(DirectLink, "take_in", take_in)
     data = write_frame(FrameKind.BATCH) * 3 + write_frame(FrameKind.END, b"the last")

@@ -126,7 +126,8 @@ class Wire:
                     group.create_task(self._carry(reader, up_writer, writer, self.flowing_up))
                     group.create_task(self._carry(up_reader, writer, writer, self.flowing_down))
             finally:
-                del _LAID[f"{near}:{near_port}"]
+                # The port may be that of the next connection already, which is on the same wire or another.
+                _LAID.pop(f"{near}:{near_port}", None)
                 self._writers.discard(up_writer)
                 up_writer.transport.abort()
         except (OSError, asyncio.CancelledError, ExceptionGroup):

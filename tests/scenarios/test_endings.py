@@ -149,8 +149,8 @@ async def test_a_parent_of_an_earlier_version_is_told_what_it_knows(
     """It knows no ends: a leaf that has left disappears, and a Proxy is lost, as before."""
     says = peers.parent_metadata
 
-    def earlier(depth: int, offers: peers.Metadata, pace: float = 0.0) -> peers.Metadata:
-        return tuple(pair for pair in says(depth, offers, pace) if depth or pair != peers.ENDS)
+    def earlier(depth: int, offers: peers.Metadata, pace: float = 0.0, job: str = "") -> peers.Metadata:
+        return tuple(pair for pair in says(depth, offers, pace, job) if depth or pair != peers.ENDS)
 
     monkeypatch.setattr(peers, "parent_metadata", earlier)
     mgr = await mesh.mgr()

@@ -47,7 +47,7 @@ class Job:
         rules.mkdir()
         (rules / "faultCode.json").write_text(json.dumps({"SeparateNPUCodes": [SEPARATE]}))
         files = ("--ca", self.mgr.ca, "--server-key", self.mgr.key, "--server-crt", self.mgr.crt)
-        given = ("--job", "j", "--job-id", "J", "--identity", "certificate", "--fault-config", rules)
+        given = ("--job", "j", "--job-id", "j", "--identity", "certificate", "--fault-config", rules)
         more = ("--state", self.folder / "state", "--fault-reporters", "Worker/0/7", "--plain-listen", "127.0.0.1:0")
         mgr = Daemon("mgr", *files, *given, *more, logs=self.folder)
         await self._stack.enter_async_context(mgr)
