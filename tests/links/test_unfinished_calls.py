@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
+import grpc
 import pytest
 
 from taskd_net.base import limits
 from taskd_net.base.peer_limits import Limits
 from taskd_net.net.links.grpc_calls import SERVICE, STATUS_SERVICE
+from taskd_net.net.links.remote import Remote
 from taskd_net.net.links.unfinished import Receiver, Unfinished
 from taskd_net.net.links.unfinished_calls import CHILD_LOOKS
 from tests.faults.relay import Relay, Shape
@@ -159,3 +162,49 @@ async def test_calls_of_a_child_count_later_and_have_no_share(mesh: Mesh, monkey
         await counted(mgr, SHARE + 1)
         assert calls._looks >= CHILD_LOOKS
     assert not mesh.count("call_ended")
+
+
+class Aborted(Exception):
+    """The exception by which an abort leaves its caller, and each later read."""
+
+
+class LastMoment:
+    """gRPC's side of a call whose message comes whole when the call was just ended."""
+
+    def __init__(self) -> None:
+        self.whole = asyncio.get_running_loop().create_future()
+        self.aborted = False
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    async def read(self) -> bytes:
+        if self.aborted:
+            raise Aborted
+        await self.whole
+        return b"whole"
+
+    async def abort(self, *_: object) -> None:
+        self.aborted = True
+        raise grpc.aio.AbortError
+
+
+async def test_call_that_is_ended_when_its_message_comes_whole_is_not_carried_out(mesh: Mesh) -> None:
+    """gRPC complains in the log where a handler returns after an abort, and its caller would be told two things."""
+    mgr = await mesh.mgr()
+    assert mgr.driver.server is not None and (calls := mgr.driver.server._calls) is not None
+    context, served = cast(Any, LastMoment()), list[bytes]()
+
+    async def method(request: bytes, _: object) -> None:
+        served.append(request)
+
+    unary = SimpleNamespace(request_streaming=False, unary_stream=None, unary_unary=method)
+    serving = asyncio.create_task(calls._served(unary)(cast(Any, None), context))
+    await until(lambda: context in calls._new)
+    del calls._new[context]
+    calls._count(context, Remote("ipv4", "127.0.0.1", "1"), share=0)
+    context.whole.set_result(None)
+    with pytest.raises(Aborted):
+        await soon(serving)
+    assert not served and not calls._ending
+    assert mesh.count("call_ended") == 1

@@ -87,7 +87,8 @@ class UnfinishedCalls:
         self._of_children: dict[Context, int] = {}
         self._counted: dict[Context, _Call] = {}
         self._of: Counter[Remote] = Counter()
-        self._ending: set[asyncio.Task[None]] = set()
+        # Until the handler of each has ended.
+        self._ending: dict[Context, asyncio.Task[None]] = {}
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -122,6 +123,7 @@ class UnfinishedCalls:
                         yield answer
                 finally:
                     self._whole(context)
+                    self._ending.pop(context, None)
 
             return answers
         method: Callable[[Any, Context], Awaitable[Any]] = handler.unary_stream or handler.unary_unary
@@ -131,8 +133,14 @@ class UnfinishedCalls:
             self._begin(context)
             try:
                 request: object = await context.read()
+                if (ending := self._ending.get(context)) is not None:
+                    # The message came whole while the call was being ended. gRPC wants its handler to raise the abort,
+                    # as a further read does.
+                    await asyncio.wait([ending])
+                    request = await context.read()
             finally:
                 self._whole(context)
+                self._ending.pop(context, None)
             if request is grpc.aio.EOF:
                 await context.abort(grpc.StatusCode.INTERNAL, "the call has no message")
             return await method(request, context)
@@ -187,9 +195,7 @@ class UnfinishedCalls:
         """End a call that is in the account no more."""
         self._forget(call)
         self._host.log.info("call_ended", peer=call.remote.place, reason=reason)
-        task = self._loop.create_task(self._abort(call, reason))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending[call.context] = self._loop.create_task(self._abort(call, reason))
 
     async def _abort(self, call: _Call, reason: str) -> None:
         # gRPC leaves an abort by an exception, also this one beside the handler, whose read raises the same.
