@@ -66,6 +66,8 @@ COMMAND_WORDS: Final = {
     vocabulary.EPOCH_END: "end epoch",
     vocabulary.START: "start",
     vocabulary.STOP_RANKS: "stop ranks",
+    vocabulary.MEETING: "meet",
+    vocabulary.RELEASED: "leave together",
     **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),
 }
 """Commands in words, by code, for the text and the status page."""

@@ -26,11 +26,11 @@ from taskd_net.job.api.agent import initialise, run
 from taskd_net.job.arguments import LOOPBACK, server_rank
 from taskd_net.job.frameworks.pytorch import PYTORCH
 from taskd_net.job.member import LoggedError, reported
-from taskd_net.torch import clean_store, meeting, seam
+from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.health import PORT, HealthServer, Loop
-from taskd_net.torch.meeting import MeetingHandler
+from taskd_net.torch.meeting import MeetingHandler, serve_store
 
 log: Final = late_logger()
 
@@ -72,6 +72,8 @@ class ElasticAgent(LocalElasticAgent):
         self._loop = Loop()
         self._meeting: Meeting | None = None
         self._store_server: Any = None
+        # Handler, address and port, for a start in which the nodes meet as torch does.
+        self._torchs_rendezvous: tuple[Any, Any, Any] | None = None
 
     def offer(self) -> tuple[str, int]:
         """Make a fresh store for the workers of the next start, on node 0.
@@ -83,7 +85,7 @@ class ElasticAgent(LocalElasticAgent):
         if self._server_rank:
             return "", spec.local_world_size
         host = spec.master_addr or os.environ.get("MASTER_ADDR") or spec.local_addr or LOOPBACK
-        self._store_server, port = meeting.serve_store(host)
+        self._store_server, port = serve_store(host)
         return f"{host}:{port}", spec.local_world_size
 
     def meet(self, meeting: Meeting | None) -> None:
@@ -148,13 +150,17 @@ class ElasticAgent(LocalElasticAgent):
             self._meet(worker_group)
 
     def _meet(self, worker_group: WorkerGroup) -> None:
+        spec = worker_group.spec
+        if self._torchs_rendezvous is None:
+            self._torchs_rendezvous = spec.rdzv_handler, spec.master_addr, spec.master_port
         if self._meeting is not None:
-            handler = MeetingHandler(self._meeting, self._server_rank, worker_group.spec.rdzv_handler.get_run_id())
-            handler.enter(worker_group.spec)
+            handler = MeetingHandler(self._meeting, self._server_rank, spec.rdzv_handler.get_run_id())
+            spec.rdzv_handler, spec.master_addr, spec.master_port = handler, handler.host, handler.port
             # The same at all nodes, and a number that never comes twice: scripts key stores by it.
-            self._remaining_restarts = worker_group.spec.max_restarts - (self._meeting.round - 1)
+            self._remaining_restarts = spec.max_restarts - (self._meeting.round - 1)
             super()._rendezvous(worker_group)
             return
+        spec.rdzv_handler, spec.master_addr, spec.master_port = self._torchs_rendezvous
         super()._rendezvous(worker_group)
         if worker_group.group_rank != self._server_rank:
             text = f"the rendezvous has made this node {worker_group.group_rank}, and its Agent is {self._server_rank}"

@@ -29,10 +29,13 @@ from taskd_net.job.node_proxy import identified
 from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended
-from taskd_net.torch.patch import patched
+from taskd_net.torch.patch import RESTARTS, patched
 
 MGR_END_S: Final = 10.0
 """Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""
+
+MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
+"""torchrun's variable for `--max-restarts`."""
 
 HOLDER_S: Final = 2.0
 """Seconds for each answer of another process, which has the address of the Mgr."""
@@ -61,18 +64,23 @@ def main(arguments: Sequence[str]) -> None:
     if nodes > 1 and args.rdzv_backend != "static":
         text = f"--rdzv-backend {args.rdzv_backend} with {nodes} nodes gives them other ranks than --node-rank"
         parser.error(f"{text}; expected static, the default")
+    # As with torchrun, 0 is none, where somebody says it to a launcher whose Manager restarts by itself.
+    no_restarts = RESTARTS if args.max_restarts is None or not _restarts_itself(args) else 0
+    args.max_restarts = args.max_restarts or 0
     os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
     job_id = _name_job(args)
     with ExitStack() as stack:
         if args.mgr and args.node_rank == 0:
             stack.enter_context(_mgr(args, nodes, job_id))
-        stack.enter_context(patched(args.node_rank, start_program=not args.no_python))
+        stack.enter_context(patched(args.node_rank, start_program=not args.no_python, no_restarts=no_restarts))
         torchrun.run(args)
 
 
 def _parser() -> ArgumentParser:
     parser: ArgumentParser = torchrun.get_args_parser()
     parser.prog = "taskd-net run"
+    if MAX_RESTARTS not in os.environ:
+        parser.set_defaults(max_restarts=None)
     parser.add_argument(
         "--mgr", action="store_true", help="Start the Manager of the job, too, on the node with --node-rank 0."
     )
@@ -111,6 +119,11 @@ def _name_job(args: Namespace) -> str:
     return job_id
 
 
+def _restarts_itself(args: Namespace) -> bool:
+    """True where the Manager of this launcher's job restarts processes, and no platform does."""
+    return bool(args.mgr) and clusterd_of_environment() is None
+
+
 @contextmanager
 def _mgr(args: Namespace, nodes: int, job_id: str) -> Iterator[None]:
     """The Manager of the job, in a process of its own.
@@ -125,7 +138,7 @@ def _mgr(args: Namespace, nodes: int, job_id: str) -> Iterator[None]:
     command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--listen", listen, "--expect", size]
     command += ["--job-id", job_id or NO_ID]
     with ExitStack() as stack:
-        if clusterd_of_environment() is None:
+        if _restarts_itself(args):
             command += ["--restarts", JOB]
         if not os.environ.get("TASKD_NET_STATE"):
             # Another run, perhaps with the same id, is another job.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Any
 
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.arguments import LOOPBACK
 
 log = late_logger()
 
@@ -33,6 +33,7 @@ def serve_store(host: str) -> tuple[TCPStore, int]:
             raise
         log.warning("store_listens_everywhere", host=host, reason=str(error))
         listener = socket.create_server(("", 0))
+        host = LOOPBACK  # for the client that torch makes of its server
     port: int = listener.getsockname()[1]
     store = TCPStore(
         host_name=host,
@@ -56,19 +57,17 @@ class MeetingHandler(RendezvousHandler):
         meeting: its outcome.
         rank: of this node.
         run_id: of torch's run.
+
+    Attributes:
+        host, port: of the workers' store.
     """
 
     def __init__(self, meeting: Meeting, rank: int, run_id: str) -> None:
         host, _, port = meeting.store.rpartition(":")
-        self._store = RendezvousStoreInfo(host.strip("[]"), int(port))
+        self.host, self.port = host.strip("[]"), int(port)
         self._nodes = len(meeting.local_worlds)
         self._rank = rank
         self._run_id = run_id
-
-    def enter(self, spec: Any) -> None:
-        """Take the place of the handler of a WorkerSpec, with the address of the store."""
-        spec.rdzv_handler = self
-        spec.master_addr, spec.master_port = self._store.master_addr, self._store.master_port
 
     def get_backend(self) -> str:
         """See torch's class, here and below."""
@@ -81,7 +80,7 @@ class MeetingHandler(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         """The Agent's own store holds nothing."""
-        return RendezvousInfo(HashStore(), self._rank, self._nodes, self._store)
+        return RendezvousInfo(HashStore(), self._rank, self._nodes, RendezvousStoreInfo(self.host, self.port))
 
     def is_closed(self) -> bool:
         """The Manager ends a job."""

@@ -14,7 +14,7 @@ from taskd_net.torch import seam
 from taskd_net.torch.agent import ElasticAgent
 
 RESTARTS: Final = 32767
-"""Restarts that an Agent offers where torchrun's `--max-restarts` is 0, its default, as with TaskD."""
+"""Restarts that an Agent offers where torchrun's `--max-restarts` is 0, its default, as with TaskD: no number."""
 
 _originals: dict[str, Any] = {}
 """Replaced names. torch's launcher looks its agent's class up in its own module, and takes no argument for it. So a
@@ -22,7 +22,11 @@ class that knows the rank of its node takes that place, and each of its objects 
 
 
 def patch(
-    node_rank: int | None = None, *, agent: type[ElasticAgent] = ElasticAgent, start_program: bool = False
+    node_rank: int | None = None,
+    *,
+    agent: type[ElasticAgent] = ElasticAgent,
+    start_program: bool = False,
+    no_restarts: int = RESTARTS,
 ) -> None:
     """Have torchrun, and everything else that calls torch's `launch_agent`, run its workers by an `ElasticAgent`.
 
@@ -32,6 +36,7 @@ def patch(
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         agent: class of the Agent.
         start_program: as of `ElasticAgent`.
+        no_restarts: restarts that an Agent offers where torchrun's `--max-restarts` is 0.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked; nothing is changed.
@@ -42,7 +47,7 @@ def patch(
 
     @wraps(original)
     def launch_agent(config: Any, *arguments: Any, **named: Any) -> Any:
-        return original(replace(config, max_restarts=config.max_restarts or RESTARTS), *arguments, **named)
+        return original(replace(config, max_restarts=config.max_restarts or no_restarts), *arguments, **named)
 
     make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank, start_program=start_program)
     for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", make)):
@@ -58,14 +63,15 @@ def unpatch() -> None:
 
 
 @contextmanager
-def patched(node_rank: int | None = None, *, start_program: bool = False) -> Iterator[None]:
+def patched(
+    node_rank: int | None = None, *, start_program: bool = False, no_restarts: int = RESTARTS
+) -> Iterator[None]:
     """Patch for the time of a block.
 
     Args:
-        node_rank: as of `patch`.
-        start_program: as of `ElasticAgent`.
+        node_rank, start_program, no_restarts: as of `patch`.
     """
-    patch(node_rank, start_program=start_program)
+    patch(node_rank, start_program=start_program, no_restarts=no_restarts)
     try:
         yield
     finally:

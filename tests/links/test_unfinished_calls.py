@@ -192,7 +192,9 @@ class LastMoment:
 async def test_call_that_is_ended_when_its_message_comes_whole_is_not_carried_out(mesh: Mesh) -> None:
     """gRPC complains in the log where a handler returns after an abort, and its caller would be told two things."""
     mgr = await mesh.mgr()
-    assert mgr.driver.server is not None and (calls := mgr.driver.server._calls) is not None
+    assert mgr.driver.server is not None
+    calls = mgr.driver.server._calls
+    assert calls is not None
     context, served = cast(Any, LastMoment()), list[bytes]()
 
     async def method(request: bytes, _: object) -> None:

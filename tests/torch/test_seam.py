@@ -150,10 +150,12 @@ def test_every_name_has_a_reason() -> None:
 
 
 def test_private_names_are_in_the_list() -> None:
-    """Each `_name` that a module takes from torch's classes."""
+    """Each `_name` that a module takes from torch's classes. The start program knows no torch."""
     known = {part for name in seam.NAMES for part in name.path.replace(":", ".").split(".")}
     known |= {name for each in (*seam.ATTRIBUTES, *seam.MEMBERS) for name in each.names}
     for path in FOLDER.glob("*.py"):
+        if path.name == "start.py":
+            continue
         tree = ast.parse(path.read_text())
         own = {
             node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)

@@ -168,9 +168,14 @@ class JobRestarts(Recovery[Course]):
         return Progress.HOLD
 
     def _answer(self, snapshot: Snapshot, failed: Collection[int]) -> Progress:
-        """Restart after a failure, or end the job where the budget is used up."""
+        """Restart after a failure, or end the job where the budget is used up.
+
+        A node that loses its place because of a device has not failed.
+        """
         state, now = self.state, snapshot.now
-        first = min(failed, key=lambda rank: _failed_at(snapshot, rank))
+        if not (faulty := snapshot.records.faulty.intersection(failed)):
+            return self._restart(snapshot)
+        first = min(faulty, key=lambda rank: _failed_at(snapshot, rank))
         state.failed[first] = state.failed.get(first, 0) + 1
         state.recent = [each for each in state.recent if each.at > now - FAILURES_S] + [Failure(first, now)]
         offered = _offered(snapshot, first)

@@ -62,8 +62,8 @@ class MindSporeWorkers:
         self._operators.require(self.needs)
 
     def offer(self) -> Offered:
-        """See `LocalWorkers`; msrun's scheduler brings the nodes together."""
-        raise NotImplementedError
+        """See `LocalWorkers`."""
+        raise Refused("msrun's scheduler brings the nodes together; its Agents name no feature `meets`")
 
     def start_all(self, remaining: int | None, meeting: Meeting | None = None) -> None:
         """Start every worker."""

@@ -1,0 +1,175 @@
+"""Nodes that meet by way of the Manager: the store, the handler, and two launchers that go on by themselves."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.distributed import TCPStore
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+
+from taskd_net.job.agent.messages import Meeting
+from taskd_net.torch.agent import ElasticAgent
+from taskd_net.torch.meeting import MeetingHandler, serve_store
+from tests.torch.cluster import PLAIN, SOON
+
+
+def test_store_listens_at_its_address_alone() -> None:
+    store, port = serve_store("127.0.0.1")
+    other = TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+    store.set("a", "1")
+    assert other.get("a") == b"1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), SOON)
+
+
+def test_host_of_another_machine_is_served_everywhere() -> None:
+    store, port = serve_store("192.0.2.1")
+    socket.create_connection(("127.0.0.2", port), SOON).close()
+    assert store.port == port
+
+
+def test_rendezvous_has_taken_place() -> None:
+    handler = MeetingHandler(Meeting(3, "[::1]:7001", (2, 1)), 1, "run")
+    info = handler.next_rendezvous()
+    place = info.bootstrap_store_info
+    assert (info.rank, info.world_size, place.master_addr, place.master_port) == (1, 2, "::1", 7001)
+    assert handler.use_agent_store and handler.get_run_id() == "run" and handler.shutdown()
+    assert not handler.is_closed() and handler.num_nodes_waiting() == 0
+
+
+def test_start_without_a_meeting_is_torchs_own_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Agent of an earlier release has come into the job."""
+    met: list[tuple[object, str, int]] = []
+
+    def rendezvous(_: object, group: Any) -> None:
+        met.append((group.spec.rdzv_handler, group.spec.master_addr, group.spec.master_port))
+
+    monkeypatch.setattr(LocalElasticAgent, "_rendezvous", rendezvous)
+    monkeypatch.setattr("taskd_net.torch.agent.clean_store.meet", lambda _: None)
+    torchs: Any = SimpleNamespace(get_run_id=lambda: "run")
+    spec = SimpleNamespace(rdzv_handler=torchs, master_addr="h", master_port=29500, max_restarts=3)
+    agent: Any = ElasticAgent.__new__(ElasticAgent)
+    agent._server_rank, agent._torchs_rendezvous, agent._remaining_restarts = 0, None, 3
+    for meeting in (Meeting(1, "h:7001", (1,)), Meeting(2, "h:7002", (1,)), None):
+        agent.meet(meeting)
+        agent._meet(SimpleNamespace(spec=spec, group_rank=0))
+    assert [place for _, *place in met] == [["h", 7001], ["h", 7002], ["h", 29500]]
+    assert met[-1][0] is torchs and isinstance(met[0][0], MeetingHandler)
+    assert agent._remaining_restarts == 2
+
+
+def test_ranks_of_nodes_with_different_numbers_of_workers() -> None:
+    agent: Any = ElasticAgent.__new__(ElasticAgent)
+    agent.meet(Meeting(1, "h:1", (2, 3)))
+    workers = agent._assign_worker_ranks(None, 1, 2, SimpleNamespace(local_world_size=3))
+    assert [(each.local_rank, each.global_rank, each.world_size) for each in workers] == [
+        (0, 2, 5),
+        (1, 3, 5),
+        (2, 4, 5),
+    ]
+
+
+@dataclass
+class Job:
+    """`taskd-net run --mgr` on two nodes of this machine, with two workers each that need no torch.
+
+    Args:
+        folder: of the test.
+    """
+
+    folder: Path
+    host: str = field(default_factory=lambda: ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))]))
+    launchers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, node: int, *more: str) -> None:
+        """Start the launcher of a node."""
+        command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", "--nnodes=2", f"--node-rank={node}"]
+        command += [f"--master-addr={self.host}.1", "--nproc-per-node=2", "--monitor-interval=0.1", *more, str(PLAIN)]
+        own = ("TASKD_", "RANK", "MASTER_", "PET_")
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "PYTHONWARNINGS": "ignore"}
+        with self.out(node).open("ab") as out:
+            self.launchers[node] = subprocess.Popen(
+                command, cwd=self.folder, env=variables, stdout=out, stderr=subprocess.STDOUT
+            )
+
+    def out(self, node: int) -> Path:
+        return self.folder / f"out-{node}"
+
+    def workers(self, restarts: int) -> dict[int, int]:
+        """The pids of all four workers by rank, when all have begun after so many starts."""
+        give_up_at = time.monotonic() + SOON
+        while True:
+            lines = [line.split() for node in (0, 1) for line in self.out(node).read_text().splitlines()]
+            begun = {int(each[1]): int(each[0]) for each in lines if len(each) == 6 and each[4] == str(restarts)}
+            if len(begun) == 4:
+                return begun
+            assert time.monotonic() < give_up_at, "".join(self.out(node).read_text() for node in (0, 1))
+            select.select([], [], [], 0.05)
+
+    def finish(self) -> None:
+        """Let all workers succeed."""
+        for rank in range(4):
+            (self.folder / f"end-{rank}").write_text("0\n")
+
+    def statuses(self) -> list[int]:
+        """The exit statuses of the launchers."""
+        return [self.launchers[node].wait(SOON) for node in (0, 1)]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job whose launchers end with the test."""
+    made = Job(tmp_path)
+    yield made
+    for launcher in made.launchers.values():
+        if launcher.poll() is None:
+            launcher.kill()
+            launcher.wait(SOON)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_rank_that_is_killed_costs_a_restart_and_no_node(job: Job, rank: int) -> None:
+    for node in (0, 1):
+        job.start(node)
+    before = job.workers(0)
+    os.kill(before[rank], signal.SIGKILL)
+    after = job.workers(1)
+    assert before.keys() == after.keys() and not set(before.values()) & set(after.values())
+    job.finish()
+    assert job.statuses() == [0, 0]
+
+
+def test_no_restart_is_none_and_ends_all_nodes_with_the_reason(job: Job) -> None:
+    for node in (0, 1):
+        job.start(node, "--max-restarts=0")
+    os.kill(job.workers(0)[3], signal.SIGKILL)
+    assert job.statuses() == [1, 1]
+    assert all("failure 1 of node 1, which has 0 restarts" in job.out(node).read_text() for node in (0, 1))
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_launcher_that_is_killed_and_started_again_takes_part(job: Job, node: int) -> None:
+    """With that of node 0 its Manager ends, too; the ranks of the other node notice nothing."""
+    for each in (0, 1):
+        job.start(each)
+    job.workers(0)
+    job.launchers[node].kill()
+    job.launchers[node].wait(SOON)
+    job.start(node)
+    job.workers(1)
+    job.finish()
+    assert job.statuses() == [0, 0]
