@@ -31,6 +31,7 @@ from taskd_net.torch.context import RankContext, require_command, start_processe
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.health import PORT, HealthServer, Loop
 from taskd_net.torch.meeting import MeetingHandler, serve_store
+from taskd_net.torch.reasons import Failures
 
 log: Final = late_logger()
 
@@ -51,6 +52,7 @@ class ElasticAgent(LocalElasticAgent):
         arguments, named: those of torch's LocalElasticAgent.
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         start_program: run the script by the start program (`start.py`); the entrypoint is Python.
+        failures: takes in those of the workers.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked.
@@ -59,13 +61,19 @@ class ElasticAgent(LocalElasticAgent):
     """
 
     def __init__(
-        self, *arguments: Any, node_rank: int | None = None, start_program: bool = False, **named: Any
+        self,
+        *arguments: Any,
+        node_rank: int | None = None,
+        start_program: bool = False,
+        failures: Failures | None = None,
+        **named: Any,
     ) -> None:
         seam.check()
         super().__init__(*arguments, **named)
         require_command(self._worker_group.spec.entrypoint)
         self._server_rank = server_rank({} if node_rank is None else {"ServerRank": node_rank}, PYTORCH.rank_variable)
         self._start_program = start_program
+        self._failures_of_ranks = failures or Failures()
         self._guardian: Guardian
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
@@ -235,7 +243,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _in_place_of_torchs(self) -> AbstractContextManager[None]:
         return seam.replaced(
-            start_processes=partial(start_processes, self._guardian, self._start_program),
+            start_processes=partial(start_processes, self._guardian, self._failures_of_ranks, self._start_program),
             create_healthcheck_server=self._create_healthcheck_server,
             watchdog=Watchdog,
         )

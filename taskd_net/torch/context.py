@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -27,7 +28,7 @@ from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
-from taskd_net.torch import start
+from taskd_net.torch import reasons, start
 from taskd_net.torch.guard import await_end
 from taskd_net.torch.guardian import Guardian
 
@@ -46,6 +47,7 @@ class RankContext(SubprocessContext):
 
     Args:
         guardian: ends the processes if this process is killed.
+        failures: takes in those of the ranks.
         logs_specs: torch's places of the log files.
         log_line_prefixes: torch's prefixes of lines that are copied to the console, by local rank.
         filters: as torch's context has them: `duplicate_stdout_filters`, `duplicate_stderr_filters`.
@@ -55,6 +57,7 @@ class RankContext(SubprocessContext):
     def __init__(
         self,
         guardian: Guardian,
+        failures: reasons.Failures,
         *,
         logs_specs: Any,
         log_line_prefixes: Mapping[int, str] | None = None,
@@ -71,7 +74,10 @@ class RankContext(SubprocessContext):
             **arguments,
         )
         self._running_local_ranks: set[int]
+        self.error_files: dict[int, str]
         self._guardian = guardian
+        self._failures_of_ranks = failures
+        self._asked_ns: dict[int, int] = {}
         self._states: dict[int, WorkerState] = {}
         self._prefixes = log_line_prefixes
         copied: list[_Copied] = [(kept.tee_stdouts, sys.stdout, None), (kept.tee_stderrs, sys.stderr, None)]
@@ -112,6 +118,7 @@ class RankContext(SubprocessContext):
         return dict(self._states)
 
     def _start(self) -> None:
+        self._failures_of_ranks.forget([self._rank(local_rank) for local_rank in self.envs])
         super()._start()
         for pid in self.pids().values():
             self._guardian.guard(pid)
@@ -159,6 +166,8 @@ class RankContext(SubprocessContext):
         self._guardian.guard(pid)
         self.subprocess_handlers[local_rank] = handler
         self._failures.pop(local_rank, None)
+        self._failures_of_ranks.forget([self._rank(local_rank)])
+        self._asked_ns.pop(local_rank, None)
         self._running_local_ranks.add(local_rank)
         for tail in self._tails[local_rank]:
             tail.start()
@@ -175,15 +184,19 @@ class RankContext(SubprocessContext):
 
         The number of a session is its own until the exit status of its leader is taken, last of all.
         """
-        handlers = [self.subprocess_handlers[local_rank] for local_rank in local_ranks]
-        handlers = [handler for handler in handlers if handler.proc.returncode is None]
+        running = {local_rank: self.subprocess_handlers[local_rank] for local_rank in local_ranks}
+        running = {local_rank: each for local_rank, each in running.items() if each.proc.returncode is None}
+        alive = [local_rank for local_rank, handler in running.items() if _exit_status(handler) is None]
+        self._asked_ns |= dict.fromkeys(alive, time.time_ns())
+        handlers = running.values()
         pids = [handler.proc.pid for handler in handlers]
         for number, seconds in ((death_sig, 0.0), (signal.SIGCONT, timeout), (signal.SIGKILL, timeout)):
             for handler in handlers:
                 handler.close(death_sig=number)
             await_end(pids, seconds)
-        for handler in handlers:
-            handler.proc.poll()
+        for local_rank, handler in running.items():
+            if handler.proc.poll():
+                self._note(local_rank, self._records(local_rank))
 
     def _take_ended(self) -> set[int]:
         """Take the exit codes of the ranks that have ended, after everything else in the sessions of failed ones."""
@@ -193,14 +206,43 @@ class RankContext(SubprocessContext):
             handler = self.subprocess_handlers[local_rank]
             if handler.proc.returncode is not None:
                 ended.add(local_rank)
-            elif (status := os.waitid(os.P_PID, handler.proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            elif (status := _exit_status(handler)) is not None:
                 ended.add(local_rank)
                 if (status.si_code, status.si_status) != (os.CLD_EXITED, 0):
                     handler.close(death_sig=signal.SIGKILL)
+        records = {local_rank: self._records(local_rank) for local_rank in ended}
+        files = self.error_files
+        self.error_files = {
+            each: file if each not in records or records[each].for_torch else "" for each, file in files.items()
+        }
         self._running_local_ranks = ended  # torch looks at these
         self._capture_process_failures(set())
         self._running_local_ranks = running - ended
+        self.error_files = files
+        for local_rank in ended & self._failures.keys():
+            self._note(local_rank, records[local_rank])
         return ended
+
+    def _records(self, local_rank: int) -> reasons.Records:
+        return reasons.take(self.error_files[local_rank], self.subprocess_handlers[local_rank].proc.pid)
+
+    def _note(self, local_rank: int, records: reasons.Records) -> None:
+        """Take in a failure, once for each process."""
+        process, rank = self.subprocess_handlers[local_rank].proc, self._rank(local_rank)
+        if not self._failures_of_ranks.has(rank, process.pid):
+            self._failures_of_ranks.add(
+                records,
+                rank=rank,
+                node=int(self.envs[local_rank].get("GROUP_RANK", 0)),
+                pid=process.pid,
+                status=process.returncode,
+                error_file=self.error_files[local_rank],
+                noticed_ns=time.time_ns(),
+                asked_ns=self._asked_ns.get(local_rank),
+            )
+
+    def _rank(self, local_rank: int) -> int:
+        return int(self.envs[local_rank].get("RANK", local_rank))
 
     def _make_tails(self, local_rank: int) -> None:
         self._tails[local_rank] = list(self._tails_of(local_rank))
@@ -211,6 +253,11 @@ class RankContext(SubprocessContext):
             if local_rank in files:
                 more = {} if needles is None else {"log_line_filter": _Containing(needles)}
                 yield TailLog(self.name, {local_rank: files[local_rank]}, console, self._prefixes, **more)
+
+
+def _exit_status(handler: Any) -> Any:
+    """How a process has ended, without taking its exit code; None: it runs."""
+    return os.waitid(os.P_PID, handler.proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 class _Containing:
@@ -251,6 +298,7 @@ class _KeptLogs:
 
 def start_processes(
     guardian: Guardian,
+    failures: reasons.Failures,
     start_program: bool = False,
     *,
     entrypoint: object,
@@ -262,6 +310,7 @@ def start_processes(
 
     Args:
         guardian: ends the processes if this process is killed.
+        failures: takes in those of the ranks.
         start_program: the command is Python, and runs a script by the start program.
         entrypoint: a command.
         args: its arguments, by local rank.
@@ -274,7 +323,7 @@ def start_processes(
     require_command(entrypoint)
     if start_program:
         args = {local_rank: by_start_program(each) for local_rank, each in args.items()}
-    context = RankContext(guardian, entrypoint=entrypoint, args=args, **arguments)
+    context = RankContext(guardian, failures, entrypoint=entrypoint, args=args, **arguments)
     try:
         context.start()
     except Exception:  # any: the ranks before the one that could not be started run

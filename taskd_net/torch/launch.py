@@ -30,6 +30,7 @@ from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended
 from taskd_net.torch.patch import RESTARTS, patched
+from taskd_net.torch.reasons import Failures
 
 MGR_END_S: Final = 10.0
 """Seconds that the Manager of `taskd-net run --mgr` has to drain and end after the job."""
@@ -46,7 +47,7 @@ AGAIN_S: Final = 0.2
 
 @record
 def main(arguments: Sequence[str]) -> None:
-    """Run a training script on this node.
+    """Run a training script on this node. A failure of the job ends with the words of the first one of a rank.
 
     Args:
         arguments: those of torchrun, and `--mgr`.
@@ -57,6 +58,17 @@ def main(arguments: Sequence[str]) -> None:
         NoCommand: `--run-path`.
         ChildFailedError, SignalException: as of torchrun.
     """
+    failures = Failures()
+    try:
+        _run(arguments, failures)
+    except BaseException as error:
+        if not isinstance(error, SystemExit) or error.code:
+            for number, line in enumerate(failures.words()):
+                sys.stderr.write(f"{'' if number else 'taskd-net run: '}{line}\n")
+        raise
+
+
+def _run(arguments: Sequence[str], failures: Failures) -> None:
     seam.check(torchrun=True)
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -72,7 +84,8 @@ def main(arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         if args.mgr and args.node_rank == 0:
             stack.enter_context(_mgr(args, nodes, job_id))
-        stack.enter_context(patched(args.node_rank, start_program=not args.no_python, no_restarts=no_restarts))
+        named = {"start_program": not args.no_python, "failures": failures}
+        stack.enter_context(patched(args.node_rank, no_restarts=no_restarts, **named))
         torchrun.run(args)
 
 

@@ -25,8 +25,8 @@ def patch(
     node_rank: int | None = None,
     *,
     agent: type[ElasticAgent] = ElasticAgent,
-    start_program: bool = False,
     no_restarts: int = RESTARTS,
+    **named: Any,
 ) -> None:
     """Have torchrun, and everything else that calls torch's `launch_agent`, run its workers by an `ElasticAgent`.
 
@@ -35,8 +35,8 @@ def patch(
     Args:
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         agent: class of the Agent.
-        start_program: as of `ElasticAgent`.
         no_restarts: restarts that an Agent offers where torchrun's `--max-restarts` is 0.
+        named: further arguments of that class.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked; nothing is changed.
@@ -49,7 +49,7 @@ def patch(
     def launch_agent(config: Any, *arguments: Any, **named: Any) -> Any:
         return original(replace(config, max_restarts=config.max_restarts or no_restarts), *arguments, **named)
 
-    make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank, start_program=start_program)
+    make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank, **named)
     for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", make)):
         _originals[name] = getattr(launcher, name)
         setattr(launcher, name, value)
@@ -63,15 +63,13 @@ def unpatch() -> None:
 
 
 @contextmanager
-def patched(
-    node_rank: int | None = None, *, start_program: bool = False, no_restarts: int = RESTARTS
-) -> Iterator[None]:
+def patched(node_rank: int | None = None, *, no_restarts: int = RESTARTS, **named: Any) -> Iterator[None]:
     """Patch for the time of a block.
 
     Args:
-        node_rank, start_program, no_restarts: as of `patch`.
+        node_rank, no_restarts, named: as of `patch`.
     """
-    patch(node_rank, start_program=start_program, no_restarts=no_restarts)
+    patch(node_rank, no_restarts=no_restarts, **named)
     try:
         yield
     finally:

@@ -40,6 +40,7 @@ ALLOWED = {
     "job/api/watcher.py": {"time"},  # the time of a device's fault, where its reporter gives none
     # torch's health check and its watchdog give the last progress in seconds since the epoch.
     "torch/agent.py": {"time"},
+    "torch/context.py": {"time_ns"},  # the times of failures and of SIGTERMs, compared with those of the processes
     "torch/health.py": {"time"},
     "torch/start.py": {"time"},  # the time of a failure, for readers and for a comparison of ranks
 }

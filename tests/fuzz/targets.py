@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 from taskd_net import NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
+from taskd_net.base.cause import HEAD_CHARS, TAIL_CHARS, TEXT_CHARS, Cause, first, read_reason, read_stack, words
 from taskd_net.base.codes import Code, ConfigError, Refusal
 from taskd_net.base.expect import Expected
 from taskd_net.base.job_id import require_job_id
@@ -311,6 +312,21 @@ async def _nobody(*_: object) -> None:
     raise AssertionError("nobody asks")
 
 
+def failures(data: bytes) -> None:
+    """Files of failed training processes: their words are lines for a terminal, however long the texts are."""
+    text = data.decode("latin-1")
+    found = [read_stack(text)]
+    with contextlib.suppress(ValueError):
+        found.append(read_reason(text))
+    for reason in found:
+        cause = Cause(0, 0, "h", 1, 0, "SIGABRT", 5, reason=reason, thread=reason)
+        assert first([cause]) == cause and all(line.isprintable() for line in words(cause))
+        if reason is not None:
+            assert len(reason.message) < 2 * TEXT_CHARS and len(reason.traceback) < 2 * (HEAD_CHARS + TAIL_CHARS)
+            assert reason.at_ns is None or 0 <= reason.at_ns < 2**63
+            (reason.message + reason.traceback).encode()
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -321,6 +337,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "bodies": bodies,
     "given": given,
     "hosts": hosts,
+    "failures": failures,
     "reports": reports,
     "job_reports": jobs.reports,
     "job_orders": jobs.clusterd,

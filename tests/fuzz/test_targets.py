@@ -222,6 +222,38 @@ platform_files = st.one_of(
 ).map(str.encode)
 
 
+error_texts = st.sampled_from(
+    [
+        "ValueError: boom",
+        "RuntimeError: [/gloo/x]",
+        "\ud800",
+        "\x1b[0m",
+        "9" * 5000,
+        5000 * "x\n",
+        'File "a", line 3 in x',
+    ]
+)
+error_values = st.none() | st.booleans() | st.integers(-1, 2**70) | error_texts | st.just(1e999)
+failures = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "message": error_values
+            | st.dictionaries(
+                st.sampled_from(["message", "extraInfo", "errorCode"]),
+                error_values | st.dictionaries(st.sampled_from(["py_callstack", "timestamp"]), error_values),
+            )
+        },
+        optional={
+            "timestamp": error_values,
+            "taskd_net": st.dictionaries(
+                st.sampled_from(["pid", "at_ns", "type", "file", "line", "function"]), error_values
+            ),
+        },
+    ).map(json.dumps),
+    st.just('Fatal Python error: Aborted\n\n  File "/a.py", line 4 in crash\n'),
+).map(str.encode)
+
+
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
 
@@ -286,6 +318,7 @@ STRATEGIES = {
             [b"127.0.0.1:80", b"[::1]", b"[::1]x", b"localhost:1", b"localhost.evil", b"1.2.3.4@x", b"fe80::1%x"]
         ),
     ),
+    "failures": damaged(failures),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "job_reports": damaged(json_texts),
     "job_orders": damaged(job_orders),

@@ -154,6 +154,23 @@ class Cluster:
         self.mgr.close()
 
 
+def launched(folder: Path, *arguments: str, workers: int = 1, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`taskd-net run --mgr` of one node, to its end."""
+    host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
+    variables = {"MASTER_ADDR": f"{host}.1", "TASKD_NET_UPSTREAM": f"{host}.2:9602", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", f"--nproc-per-node={workers}"]
+    return subprocess.run(
+        [*command, f"--log-dir={folder / 'logs'}", *arguments],
+        cwd=folder,
+        env={**os.environ, **variables, "TASKD_LOG_PATH": str(folder / "log")},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        check=False,
+    )
+
+
 def children(pid: int) -> Iterator[int]:
     """The processes below another one."""
     for path in Path(f"/proc/{pid}/task").glob("*/children"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,18 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, Std
 
 from taskd_net.torch.context import NoCommand, RankContext, start_processes
 from taskd_net.torch.guardian import Guardian
+from taskd_net.torch.reasons import Failures
 
 SOON = 20.0
 TERM = 10.0
 
 Start = Callable[..., RankContext]
+
+
+@pytest.fixture
+def failures() -> Failures:
+    """The failures of the ranks."""
+    return Failures()
 
 
 @pytest.fixture
@@ -28,7 +36,7 @@ def logs(tmp_path: Path) -> DefaultLogsSpecs:
 
 
 @pytest.fixture
-def start(logs: DefaultLogsSpecs) -> Iterator[Start]:
+def start(logs: DefaultLogsSpecs, failures: Failures) -> Iterator[Start]:
     """Start shells as local ranks; they end with the test."""
     made: list[RankContext] = []
     with Guardian() as guardian:
@@ -37,6 +45,7 @@ def start(logs: DefaultLogsSpecs) -> Iterator[Start]:
             environment = {"TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_RESTART_COUNT": str(attempt)}
             context = start_processes(
                 guardian,
+                failures,
                 name="trainer",
                 entrypoint="/bin/sh",
                 args={rank: ("-c", script) for rank, script in enumerate(scripts)},
@@ -142,6 +151,51 @@ def test_failures_of_an_earlier_process_stay_beside_the_new_ones_name(start: Sta
     assert {path.name for path in folder.glob("error.json*")} == {f"error.json{end}.1" for end in ends[:3]}
 
 
+RECORD = '{"message": {"message": "boom", "extraInfo": {"timestamp": 5}}, "taskd_net": {"pid": %d, "at_ns": 5}}'
+
+
+def test_failures_are_taken_in_with_the_records_of_the_processes(start: Start, failures: Failures) -> None:
+    record = f"printf '{RECORD}' $$ > $TORCHELASTIC_ERROR_FILE"
+    context = start("sleep 1000", f"{record}; exit 3", "kill -9 $$")
+    ended(context, 1, 2)
+    context.wait(0)
+    pids = context.pids()
+    assert failures.words()[:2] == [
+        f"rank 1 failed first: exit code 3 (node 0, host {socket.gethostname()}, pid {pids[1]})",
+        "ranks that failed after it: 2",
+    ]
+    assert failures.words()[-1] == "boom"
+    context.args[1] = ("-c", "sleep 1000")
+    context.restart_ranks([1], TERM)
+    assert failures.words() == [f"rank 2 failed: ended by SIGKILL (node 0, host {socket.gethostname()}, pid {pids[2]})"]
+    context.restart_ranks([2], TERM)
+    ended(context, 2)
+    context.wait(0)
+    context.close()
+    assert failures.words()[0].startswith("rank 2 failed: "), "the Agent ended the others"
+
+
+def test_process_that_ends_slowly_has_failed_by_itself(
+    start: Start, logs: DefaultLogsSpecs, failures: Failures
+) -> None:
+    """Its record is older than the Agent's SIGTERM; and one that had died before is not asked either."""
+    context = start(f"printf '{RECORD}' $$ > $TORCHELASTIC_ERROR_FILE; echo; sleep 1000", "kill -9 $$")
+    until_written(logs, "attempt_0/0/stdout.log")
+    ended(context, 1)
+    context.close()
+    lines = failures.words()
+    assert lines[0].startswith("rank 0 failed first: ended by SIGTERM") and "failed after it: 1" in lines[1]
+
+
+def test_start_of_all_ranks_forgets_their_failures(start: Start, failures: Failures) -> None:
+    context = start("exit 3")
+    ended(context, 0)
+    context.wait(0)
+    assert failures.words()
+    start("sleep 1000", attempt=1)
+    assert failures.words() == []
+
+
 def test_environment_and_numbers_of_a_restarted_rank_are_torchs(
     start: Start, logs: DefaultLogsSpecs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,11 +265,13 @@ def test_functions_are_refused(logs: DefaultLogsSpecs) -> None:
         """A training."""
 
     with Guardian() as guardian, pytest.raises(NoCommand, match=r"the Python function .*train; expected a command"):
-        start_processes(guardian, name="trainer", entrypoint=train, args={}, envs={}, logs_specs=logs)
+        start_processes(guardian, Failures(), name="trainer", entrypoint=train, args={}, envs={}, logs_specs=logs)
 
 
 # torch leaves the log files of a process open that it could not start.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_command_that_cannot_be_started_leaves_nothing(logs: DefaultLogsSpecs) -> None:
     with Guardian() as guardian, pytest.raises(FileNotFoundError):
-        start_processes(guardian, name="trainer", entrypoint="/nowhere", args={0: ()}, envs={0: {}}, logs_specs=logs)
+        start_processes(
+            guardian, Failures(), name="trainer", entrypoint="/nowhere", args={0: ()}, envs={0: {}}, logs_specs=logs
+        )

@@ -34,7 +34,7 @@ def test_twice_is_once() -> None:
     patch(node_rank=2)
     agent = launcher.LocalElasticAgent
     assert isinstance(agent, partial) and agent.func is ElasticAgent
-    assert agent.keywords == {"node_rank": 2, "start_program": False}
+    assert agent.keywords == {"node_rank": 2}
     unpatch()
     assert (launcher.launch_agent, launcher.LocalElasticAgent) == ORIGINALS
     unpatch()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import pytest
 
 from taskd_net.torch import start
 from taskd_net.torch.context import by_start_program
-from tests.ports import free_port
-from tests.torch.cluster import SOON
+from tests.torch.cluster import launched
 from tests.torch.test_start import PROGRAM, Case, written
 from tests.torch.test_start import run as run_case
 
@@ -54,23 +51,6 @@ def test_launcher_starts_scripts_by_it(arguments: list[str], stdin: str, expecte
     done = launched(tmp_path, *arguments, stdin=stdin)
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout.splitlines()
-
-
-def launched(folder: Path, *arguments: str, workers: int = 1, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """`taskd-net run --mgr` of one node."""
-    host = f"127.{free_port() % 200 + 2}.{free_port() % 200 + 2}"
-    variables = {"MASTER_ADDR": f"{host}.1", "TASKD_NET_UPSTREAM": f"{host}.2:9602", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", f"--nproc-per-node={workers}"]
-    return subprocess.run(
-        [*command, f"--log-dir={folder / 'logs'}", *arguments],
-        cwd=folder,
-        env={**os.environ, **variables, "TASKD_LOG_PATH": str(folder / "log")},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SOON,
-        check=False,
-    )
 
 
 COMPILED = """
