@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from taskd_net.base.untrusted import json_value, printable, shown
+from taskd_net.base.untrusted import json_value, natural, printable, shown
 
 REASON_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a file that is read. Ours have less than 120 KiB; torch's `@record` writes texts of any length."""
@@ -215,6 +215,5 @@ def _natural(value: object) -> int | None:
 
 def _seconds(value: object) -> int | None:
     """torch's time, in ns: a number, or its digits."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(_MOST)):
-        value = int(value)
-    return _natural(value * 10**9) if isinstance(value, int) else None
+    seconds = natural(value, _MOST) if isinstance(value, str) else value
+    return _natural(seconds * 10**9) if isinstance(seconds, int) else None

@@ -256,7 +256,7 @@ class RankContext(SubprocessContext):
 
 
 def _exit_status(handler: Any) -> Any:
-    """How a process has ended, without taking its exit code; None: it runs."""
+    """The end of a process, without taking its exit code; None: it runs."""
     return os.waitid(os.P_PID, handler.proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
