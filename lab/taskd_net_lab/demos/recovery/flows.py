@@ -214,7 +214,7 @@ FURTHER: Final = (
     Flow("exit", _alone(*_begin("2 3", REPLACED), *_restart(2, 2)), ("stop", "ranks 2 3"), _ROUND, RESTARTED),
     Flow(
         "save-and-exit",
-        _alone(Stop("wait report dump status", "save", 1), *_restart(1, 1)),
+        _alone(Stop("wait report dump status", "save", 1, 0, REPLACED), *_restart(1, 1)),
         ("save",),
         (_OK,),
         RESTARTED,
