@@ -102,6 +102,19 @@ REASON: Final = "Reason"
 IN_PLACE: Final = "InPlace"
 """Key in the extension of a 210: the Mgr of this package recovers in place, so Workers wait for its epochs."""
 
+JOB: Final = "job"
+PLATFORM: Final = "platform"
+"""The two that may start again what has failed: the Mgr, or a platform."""
+
+RESTARTS: Final = "Restarts"
+"""Key in the extension of a 210 of a Mgr of this package that restarts what fails: `JOB`. Else a platform does."""
+
+MAX_RESTARTS: Final = "MaxRestarts"
+"""Key in the extension of a 201 of this package's Agents: restarts of their launcher's own argument; 0 is none.
+
+The message has TaskD's number, which cannot say that: 0 is no number there.
+"""
+
 INCARNATION: Final = "Incarnation"
 """Key in the extension of a REGISTER of this package's, and of a 210: its value differs for each process and role.
 

@@ -384,6 +384,7 @@ class JobView:
         at: the moment of this state.
         nodes, processes_per_node: size of the job; 0 for unknown.
         recovers: ClusterD decides on faults.
+        restarts: who starts again what has failed: the Manager (`job`), or a `platform`.
         restarts_left: the job's count of restarts; None before an Agent has said a count.
         retry_time: of reset.json; None without that file.
         paused: ClusterD holds Agents back from starting.
@@ -414,6 +415,7 @@ class JobView:
     nodes: Annotated[int, HIDDEN] = 0
     processes_per_node: Annotated[int, HIDDEN] = 0
     recovers: Annotated[bool, HIDDEN] = False
+    restarts: Annotated[str, TEXT, Face("restarts", phrase="restarts: {}")] = ""
     restarts_left: Annotated[int | None, _RESTARTS] = None
     retry_time: Annotated[int | None, Face("", Form.COUNT, "RetryTime {}", zero=True)] = None
     paused: Annotated[bool, _PAUSED] = False

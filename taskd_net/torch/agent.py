@@ -19,7 +19,7 @@ from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
 from taskd_net.job import node_proxy
-from taskd_net.job.agent.agent import Agent
+from taskd_net.job.agent.agent import Agent, Told
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.api.agent import initialise, run
@@ -53,6 +53,7 @@ class ElasticAgent(LocalElasticAgent):
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         start_program: run the script by the start program (`start.py`); the entrypoint is Python.
         failures: takes in those of the workers.
+        told: what the launcher was told about restarts.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked.
@@ -66,6 +67,7 @@ class ElasticAgent(LocalElasticAgent):
         node_rank: int | None = None,
         start_program: bool = False,
         failures: Failures | None = None,
+        told: Told | None = None,
         **named: Any,
     ) -> None:
         seam.check()
@@ -74,6 +76,7 @@ class ElasticAgent(LocalElasticAgent):
         self._server_rank = server_rank({} if node_rank is None else {"ServerRank": node_rank}, PYTORCH.rank_variable)
         self._start_program = start_program
         self._failures_of_ranks = failures or Failures()
+        self._told = told or Told()
         self._guardian: Guardian
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
@@ -135,7 +138,7 @@ class ElasticAgent(LocalElasticAgent):
         try:
             with reported("init_taskd_agent"):
                 config = {"Framework": PYTORCH.name, "ServerRank": self._server_rank}
-                self._supervised = agent = initialise(config, self, operators)
+                self._supervised = agent = initialise(config, self, operators, told=self._told)
         except LoggedError as error:
             raise NotSupervised("the Agent could not be initialised; the log says why") from error
         assert agent is not None

@@ -22,14 +22,16 @@ from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import NO_ID, job_id_of, require_job_id
 from taskd_net.base.untrusted import shown
+from taskd_net.base.vocabulary import JOB
+from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
-from taskd_net.job.manager.config import JOB, STATE_FILE
+from taskd_net.job.manager.config import STATE_FILE
 from taskd_net.job.node_proxy import identified
 from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.guardian import Guardian, ended
-from taskd_net.torch.patch import RESTARTS, patched
+from taskd_net.torch.patch import patched
 from taskd_net.torch.reasons import Failures
 
 MGR_END_S: Final = 10.0
@@ -76,16 +78,15 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
     if nodes > 1 and args.rdzv_backend != "static":
         text = f"--rdzv-backend {args.rdzv_backend} with {nodes} nodes gives them other ranks than --node-rank"
         parser.error(f"{text}; expected static, the default")
-    # As with torchrun, 0 is none, where somebody says it to a launcher whose Manager restarts by itself.
-    no_restarts = RESTARTS if args.max_restarts is None or not _restarts_itself(args) else 0
+    told = _told(args)
     args.max_restarts = args.max_restarts or 0
     os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
     job_id = _name_job(args)
     with ExitStack() as stack:
         if args.mgr and args.node_rank == 0:
             stack.enter_context(_mgr(args, nodes, job_id))
-        named = {"start_program": not args.no_python, "failures": failures}
-        stack.enter_context(patched(args.node_rank, no_restarts=no_restarts, **named))
+        named = {"start_program": not args.no_python, "failures": failures, "told": told}
+        stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
 
 
@@ -130,6 +131,14 @@ def _name_job(args: Namespace) -> str:
     if ports.proxy != PROXY_PORT:
         os.environ.setdefault(UPSTREAM, f"{LOOPBACK}:{ports.proxy}")
     return job_id
+
+
+def _told(args: Namespace) -> Told:
+    """Instructions of the arguments about restarts. Beside a ClusterD, a number of restarts is one that is offered."""
+    most, job = args.max_restarts, clusterd_of_environment() is None
+    if args.mgr:
+        return Told(most, "--mgr" if job else "the address of ClusterD", job)
+    return Told(most, "" if most is None or not job else f"--max-restarts {most}")
 
 
 def _restarts_itself(args: Namespace) -> bool:

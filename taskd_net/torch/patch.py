@@ -25,7 +25,6 @@ def patch(
     node_rank: int | None = None,
     *,
     agent: type[ElasticAgent] = ElasticAgent,
-    no_restarts: int = RESTARTS,
     **named: Any,
 ) -> None:
     """Have torchrun, and everything else that calls torch's `launch_agent`, run its workers by an `ElasticAgent`.
@@ -35,7 +34,6 @@ def patch(
     Args:
         node_rank: rank of this node. Default: the variable `RANK` of the platform, or 0.
         agent: class of the Agent.
-        no_restarts: restarts that an Agent offers where torchrun's `--max-restarts` is 0.
         named: further arguments of that class.
 
     Raises:
@@ -47,7 +45,7 @@ def patch(
 
     @wraps(original)
     def launch_agent(config: Any, *arguments: Any, **named: Any) -> Any:
-        return original(replace(config, max_restarts=config.max_restarts or no_restarts), *arguments, **named)
+        return original(replace(config, max_restarts=config.max_restarts or RESTARTS), *arguments, **named)
 
     make: Callable[..., ElasticAgent] = partial(agent, node_rank=node_rank, **named)
     for name, value in (("launch_agent", launch_agent), ("LocalElasticAgent", make)):
@@ -63,13 +61,13 @@ def unpatch() -> None:
 
 
 @contextmanager
-def patched(node_rank: int | None = None, *, no_restarts: int = RESTARTS, **named: Any) -> Iterator[None]:
+def patched(node_rank: int | None = None, **named: Any) -> Iterator[None]:
     """Patch for the time of a block.
 
     Args:
-        node_rank, no_restarts, named: as of `patch`.
+        node_rank, named: as of `patch`.
     """
-    patch(node_rank, no_restarts=no_restarts, **named)
+    patch(node_rank, **named)
     try:
         yield
     finally:

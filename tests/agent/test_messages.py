@@ -32,6 +32,7 @@ pytestmark = pytest.mark.oldest
         (Body("ACTION", 210), Go(None)),
         (Body("ACTION", 210, "2", {"Incarnation": "some"}), Go(2, ours=True)),
         (Body("ACTION", 210, "2", {"Incarnation": "some", "InPlace": "on"}), Go(2, ours=True, in_place=True)),
+        (Body("ACTION", 210, "2", {"Incarnation": "some", "Restarts": "job"}), Go(2, ours=True, restarts=True)),
         (Body("ACTION", 203, "", {"SignalType": "killMaster", "Actions": "[]"}), Exit()),
         (Body("ACTION", 208, "0"), RestartAll(0)),
         (Body("ACTION", 208), RestartAll(None)),
@@ -92,6 +93,7 @@ def test_reports() -> None:
     able = {"Incarnation": "me", "Features": "meets,more", "Round": "3"}
     assert messages.registration("me", features=("more", "meets"), round_=3) == Body("REGISTER", 0, "", able)
     assert messages.question("2") == Body("STATUS", 201, "2")
+    assert messages.question("32767", 0) == Body("STATUS", 201, "32767", {"MaxRestarts": "0"})
     message = '{"fault_ranks": [3, 11], "restart_times": -1}'
     assert messages.fault({11, 3}, 1_700_000_000) == Body("STATUS", 202, message, {"REPORT_FAULT_TIME": "1700000000"})
     assert messages.fault((), 7, "u").extension == {"REPORT_FAULT_TIME": "7", "AfterRestart": "u"}

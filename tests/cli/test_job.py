@@ -29,7 +29,7 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
         await until(lambda: all(each.acknowledged for each in manager.view().decisions))
         code, output, errors = await run("job", "--at", node.address)
         assert (code, errors) == (0, "")
-        assert output.startswith("job J of 2x1, decides on reports, restarts left: 3\n")
+        assert output.startswith("job J of 2x1, decides on reports, restarts: platform, restarts left: 3\n")
         assert "  Agent/0    running\n" in output and "210 start (3) to Agent 0: acknowledged\n" in output
 
         await one.fault(1)

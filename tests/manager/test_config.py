@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,23 @@ def test_recovery_in_place_is_off_by_default_and_has_a_bound_on_its_patience() -
     assert (decisions.in_place, decisions.in_place_s) == (True, 5.0)
     with pytest.raises(ConfigError, match=r"in_place_timeout is 3601"):
         ManagerConfig(job_id="J", in_place=True, in_place_timeout=3601.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "job"),
+    [
+        ({}, False),
+        ({"nodes": 2}, False),
+        ({"nodes": 2, "restarts": "job"}, True),
+        ({"nodes": 2, "in_place": True}, True),
+        ({"nodes": 2, "in_place": True, "restarts": "platform"}, False),
+        ({"nodes": 2, "in_place": True, "clusterd_addr": "10.0.0.1:8899"}, False),
+        ({"nodes": 2, "in_place": True, "clusterd": True}, False),
+        ({"in_place": True}, False),
+    ],
+)
+def test_recovery_in_place_is_the_jobs_own_where_nothing_else_restarts(settings: dict[str, Any], job: bool) -> None:
+    assert ManagerConfig(job_id="J", **settings).decisions().supervises is job
 
 
 def test_rooted_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ WHOLE: Final = JobView(
     nodes=5,
     processes_per_node=2,
     recovers=True,
+    restarts="platform",
     restarts_left=2,
     paused=True,
     retry_time=1,

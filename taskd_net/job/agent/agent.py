@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final
 from uuid import uuid4
@@ -74,6 +75,33 @@ FAULT_TIMEOUT_S: Final = (300, 600)
 MTYPE: Final = "DEFAULT"
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Instructions of a launcher about restarts. The Manager decides on them.
+
+    Args:
+        most: the restarts that its user allows; None where nobody has said it.
+        words: the argument or setting that says who restarts, for people; empty for none.
+        job: it says that the Manager restarts what fails; else a platform.
+    """
+
+    most: int | None = None
+    words: str = ""
+    job: bool = True
+
+    def objection(self, *, restarts: bool) -> str:
+        """The difference to what the Manager does, in words; empty for none.
+
+        Args:
+            restarts: the Manager restarts what fails.
+        """
+        if not self.words or restarts == self.job:
+            return ""
+        does = "restarts what fails" if restarts else "leaves failed nodes to a platform, and restarts none of them"
+        mode = vocabulary.JOB if restarts else vocabulary.PLATFORM
+        return f"the Manager {does} (--restarts {mode}), whatever {self.words} says; this launcher follows it"
+
+
 class Agent:
     """The Agent of this process, from init to destroy.
 
@@ -84,6 +112,7 @@ class Agent:
         proxy: the Proxy of the node, if this process is to run it.
         devices: names of the node's devices, by local rank.
         times: of its decisions; None for those of `times_of_environment`.
+        told: what the launcher was told about restarts.
         look: seconds between two looks at the workers.
         retry: seconds before a report that the Mgr has not taken is sent again.
     """
@@ -97,10 +126,12 @@ class Agent:
         devices: Sequence[str] = (),
         *,
         times: AgentTimes | None = None,
+        told: Told = Told(),
         look: float = LOOK_S,
         retry: float = RETRY_S,
     ) -> None:
         self._times = times or times_of_environment()
+        self._told = told
         self._look_s = look
         self._retry = retry
         self._devices = devices
@@ -161,8 +192,16 @@ class Agent:
         self._over: asyncio.Future[Leave | Return] = self._loop.create_future()
         remaining = self.workers.remaining
         now = time.monotonic()
-        features = self.workers.features
-        self._supervisor = Supervisor(self._plans, self._times, str(uuid4()), remaining, now, self._devices, features)
+        self._supervisor = Supervisor(
+            self._plans,
+            self._times,
+            str(uuid4()),
+            remaining,
+            now,
+            self._devices,
+            self.workers.features,
+            self._told.most,
+        )
         outcome: Leave | Return | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -205,6 +244,8 @@ class Agent:
             return
         if isinstance(command, Go) and command.in_place:
             os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
+        if isinstance(command, Go) and (reason := self._told.objection(restarts=command.restarts)):
+            log.warning("manager_decides_restarts", reason=reason)
         self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
 
     async def _first_join(self, node: Node) -> None:

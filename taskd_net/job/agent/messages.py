@@ -26,6 +26,7 @@ class Go:
         in_place: it restarts failed workers alone, and the others are to rejoin.
         round: the round that begins, where the nodes meet by way of the Mgr; 0 where their framework lets them meet.
         patience: seconds that the Mgr waits for a node.
+        restarts: the Mgr restarts what fails. Else a platform does, as with TaskD.
     """
 
     remaining: int | None = None
@@ -33,6 +34,7 @@ class Go:
     in_place: bool = False
     round: int = 0
     patience: float = 0.0
+    restarts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def read_command(body: Body) -> Command:
         case vocabulary.START:
             extension = body.extension
             ours, in_place = vocabulary.INCARNATION in extension, vocabulary.IN_PLACE in extension
-            return Go(_count(body.message), ours, in_place, *_round(extension))
+            restarts = extension.get(vocabulary.RESTARTS) == vocabulary.JOB
+            return Go(_count(body.message), ours, in_place, *_round(extension), restarts)
         case vocabulary.EXIT:
             return Exit(body.extension.get(vocabulary.REASON, ""))
         case vocabulary.RESTART_ALL:
@@ -171,9 +174,15 @@ def registration(
     return Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, extension=extension)
 
 
-def question(remaining: str) -> Body:
-    """201: may the workers be started? `remaining` is the number of restarts that remain, in decimal digits."""
-    return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining)
+def question(remaining: str, most: int | None = None) -> Body:
+    """201: may the workers be started?
+
+    Args:
+        remaining: restarts that remain, in decimal digits.
+        most: restarts that the launcher's user allows; None where nobody has said it.
+    """
+    extension = {} if most is None else {vocabulary.MAX_RESTARTS: str(most)}
+    return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining, extension)
 
 
 def ready(round_: int, store: str, local_world: int) -> Body:

@@ -193,6 +193,7 @@ class Supervisor:
         now: the present, in seconds of any steady clock, as everywhere.
         devices: names of the node's devices, by local rank.
         features: what the Agent can do, by the names of `vocabulary`.
+        most: restarts that the launcher's user allows; None where nobody has said it.
     """
 
     def __init__(
@@ -204,13 +205,14 @@ class Supervisor:
         now: float,
         devices: Sequence[str] = (),
         features: Collection[str] = (),
+        most: int | None = None,
     ) -> None:
         self._plans = plans
         self._times = times
         self._incarnation = incarnation
         self._devices = devices
         self._features = features
-        self._question = messages.question(remaining)
+        self._question = messages.question(remaining, most)
         self._join_by = now + times.join
         self._go_by: float | None = None  # set by the first join
         self._repeat_at: float | None = None

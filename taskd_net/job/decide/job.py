@@ -108,6 +108,7 @@ class Job:
         stored: a state of `from_json`.
 
     Attributes:
+        config: the settings in force. A stored run that began under a platform stays there.
         requests: the last request to each plugin that takes some, by the name of its class.
 
     Raises:
@@ -121,9 +122,10 @@ class Job:
         plugins: Sequence[AnyPlugin] | None = None,
         stored: JobState | None = None,
     ) -> None:
-        self.config = config
         self.plugins = built_in() if plugins is None else list(plugins)
         self.state = JobState(seed=seed) if stored is None else stored
+        # A run that began under a platform, as all of 0.2.0 did, goes on so: its Agents know of no round.
+        self.config = replace(config, supervises=False) if self.state.records.is_under_platform else config
         self._streams = Streams(self.plugins, self.state.streams)
         self.state.streams = self._streams.streams
         self._takers = {plugin.takes: plugin for plugin in self.plugins if plugin.takes is not None}
@@ -546,7 +548,8 @@ class Job:
     def _round(self, command: Command) -> dict[str, str]:
         """The round that a 208 or 210 begins, where Agents meet by way of the Manager."""
         rounds = self.state.records.rounds
-        if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not rounds.meets:
+        meets = rounds.meets and self.config.supervises
+        if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not meets:
             return {}
         return {vocabulary.ROUND: str(rounds.number), vocabulary.SECONDS: f"{self.config.node_s:.0f}"}
 
@@ -635,6 +638,8 @@ class Job:
             extension = {vocabulary.INCARNATION: current.seed}
             if self.config.in_place:
                 extension[vocabulary.IN_PLACE] = "on"
+            if self.config.supervises:
+                extension[vocabulary.RESTARTS] = vocabulary.JOB
             start = Command(traffic.agent(rank), vocabulary.START, message, extension, mtype=agent.mtype)
             self._carry_out("", start, outcome)
             records.started(rank)

@@ -175,11 +175,13 @@ class Rounds:
         number: of the last one; 0 before the first.
         open: the run is under way. Where the Manager restarts processes, no Agent gets its go otherwise.
         meets: the Agents meet by way of the Manager before each start.
+        begun: a run has been opened. Where a platform restarts processes, none ever is.
     """
 
     number: int = 0
     open: bool = False
     meets: bool = False
+    begun: bool = False
 
 
 class Taken(Enum):
@@ -234,6 +236,12 @@ class Records:
     unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
     unsaved_workers: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
     registered_again: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+
+    @property
+    def is_under_platform(self) -> bool:
+        """True where Agents have been started, and no run was opened for them."""
+        started = (_ASKS in each.reports and each.asked is None and not each.exited for each in self.agents.values())
+        return not self.rounds.begun and any(started)
 
     @property
     def registered_workers(self) -> int:
@@ -396,7 +404,7 @@ class Records:
 
     def run_begins(self, *, meets: bool) -> None:
         """All nodes are there, and start together."""
-        self.rounds = Rounds(self.rounds.number + 1, True, meets)
+        self.rounds = Rounds(self.rounds.number + 1, True, meets, begun=True)
 
     def meets_no_more(self) -> None:
         """An Agent has come that cannot meet by way of the Manager."""
@@ -477,7 +485,7 @@ class Records:
         """A Manager without its state learns from Agents at work that a run is under way, and its number."""
         number = natural(report.extension.get(vocabulary.ROUND, ""), _NUMBER_MOST)
         if number is not None and number > self.rounds.number:
-            self.rounds = Rounds(number, True, True)
+            self.rounds = Rounds(number, True, True, begun=True)
 
     def _replaced(self, rank: int) -> None:
         """The Agent is another process than before."""

@@ -14,6 +14,7 @@ from taskd_net.base.limits import IN_PLACE_S, NODE_S
 from taskd_net.base.position import read_nodes
 from taskd_net.base.schema import Group, Kind, setting, settings_of
 from taskd_net.base.untrusted import natural
+from taskd_net.base.vocabulary import JOB, PLATFORM
 from taskd_net.job.clusterd.place import CLUSTERD_VARIABLES
 from taskd_net.job.faults.config import FaultSettings
 from taskd_net.job.keep.place import is_etcd
@@ -27,10 +28,6 @@ PROCESS_INTERVAL_MS: Final = (100, 1000)
 
 PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
-
-JOB: Final = "job"
-PLATFORM: Final = "platform"
-"""Values of `restarts`."""
 
 NODE_LONGEST_S: Final = 86_400.0
 """The longest `node_timeout`."""
@@ -109,7 +106,7 @@ class ManagerConfig(FaultSettings):
             delays the recovery from a Worker that hangs.
         restarts: Who starts again what has failed. `platform`: Agents of failed nodes leave, and a platform starts
             pods again. `job`: the Manager restarts processes and the nodes stay, in place where ranks rejoin, else all
-            of them together. It needs `expect` ([training](training.md)).
+            of them together. It needs `expect` ([training](training.md)). `in_place` without ClusterD means `job`.
         node_timeout: Seconds that the other nodes wait for one that has not come, or is lost, where the Manager
             restarts. Then all end.
         fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
@@ -147,7 +144,9 @@ class ManagerConfig(FaultSettings):
     taskd_enable: bool = _manager(Kind.SWITCH, True, variables={"TASKD_PROCESS_ENABLE": _enabled})
     in_place: bool = _manager(Kind.SWITCH, False)
     in_place_timeout: float = _manager(Kind.SECONDS, IN_PLACE_S, most=IN_PLACE_LONGEST_S)
-    restarts: str = _manager(Kind.CHOICE, PLATFORM, choices=(JOB, PLATFORM))
+    restarts: str | None = _manager(
+        Kind.CHOICE, None, choices=(JOB, PLATFORM), unset="`job` with `in_place` and `expect`, without ClusterD"
+    )
     node_timeout: float = _manager(Kind.SECONDS, NODE_S, least=1.0, most=NODE_LONGEST_S)
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
@@ -175,8 +174,13 @@ class ManagerConfig(FaultSettings):
 
     @property
     def supervises(self) -> bool:
-        """True where the Manager restarts processes, and no platform does."""
-        return self.restarts == JOB
+        """True where the Manager restarts processes, and no platform does.
+
+        Without a size nobody knows when all nodes are there, so recovery in place is as with a platform then.
+        """
+        if self.restarts is not None:
+            return self.restarts == JOB
+        return self.in_place and self.nodes > 0 and not self.clusterd and self.clusterd_addr is None
 
     @property
     def in_etcd(self) -> bool:

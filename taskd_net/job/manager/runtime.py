@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from taskd_net.base.codes import ArgumentError, NodeClosed
 from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.base.logger import get_logger
-from taskd_net.base.vocabulary import KEEP_ALIVE
+from taskd_net.base.vocabulary import JOB, KEEP_ALIVE, PLATFORM
 from taskd_net.core.counters import Latency, bucket_of
 from taskd_net.core.frame import Ack
 from taskd_net.job.decide.events import (
@@ -198,7 +198,12 @@ class Manager:
             )
         if self._signals is not None:
             self._spawn(self._listen(self._signals), "listens to ClusterD")
-        self._log.info("manager_started", nodes=config.nodes, processes=config.processes_per_node)
+        mode = JOB if self.job.config.supervises else PLATFORM
+        if config.supervises != self.job.config.supervises:
+            reason = "the run in the state began under a platform, and goes on so; the next run is the job's"
+            self._log.warning("restarts_by_platform", reason=reason)
+        size = {"nodes": config.nodes, "processes": config.processes_per_node}
+        self._log.info("manager_started", restarts=mode, **size)
         return self
 
     def _mindio(self, *, resumed: bool) -> Controller | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
+from taskd_net.base.vocabulary import JOB, PLATFORM
 from taskd_net.core.counters import Latency
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import Outbox
@@ -60,6 +61,7 @@ def job_view(
         nodes=config.nodes,
         processes_per_node=config.processes_per_node,
         recovers=job.config.recovers,
+        restarts=JOB if job.config.supervises else PLATFORM,
         restarts_left=records.restarts,
         paused=state.paused,
         retry_time=state.retry_time,

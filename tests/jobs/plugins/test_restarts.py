@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from taskd_net.base import vocabulary
-from taskd_net.job.decide.plugins.restarts import FAILURES, FAILURES_S, LOST_S, PAUSE_S, TELL_S, UNLIMITED
+from taskd_net.job.decide.job import Job
+from taskd_net.job.decide.plugins.actions import UNLIMITED
+from taskd_net.job.decide.plugins.restarts import FAILURES, FAILURES_S, LOST_S, PAUSE_S, TELL_S
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command, Outcome
 from tests.jobs.scene import Scene, commands, owner
@@ -29,13 +33,14 @@ class Nodes:
         self.features = features
         self.processes = 0
 
-    def come(self, *ranks: int, features: str | None = None, **more: str) -> None:
-        """Agents of new processes register and ask."""
+    def come(self, *ranks: int, features: str | None = None, most: str = "", **more: str) -> None:
+        """Agents of new processes register and ask; `most`: the restarts that their users allow."""
         self.processes += 1
         extension = {vocabulary.INCARNATION: f"i{self.processes}", vocabulary.FEATURES: features or self.features}
         for rank in ranks:
             self.scene.report(f"Agent/{rank}", "REGISTER", 0, **extension | more)
-            self.scene.report(f"Agent/{rank}", "STATUS", 201, str(self.restarts))
+            allowed = {vocabulary.MAX_RESTARTS: most} if most else {}
+            self.scene.report(f"Agent/{rank}", "STATUS", 201, str(self.restarts), **allowed)
 
     def ready(self, number: int, *ranks: int) -> None:
         """Agents are ready for a round."""
@@ -337,6 +342,55 @@ def test_a_node_whose_device_is_isolated_leaves_and_the_others_wait_for_the_next
     nodes.settle()
     nodes.ready(2, 0, 1)
     assert codes(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_users_number_counts_before_the_offered_one(in_place: bool, failed: int) -> None:
+    nodes = Nodes(UNLIMITED)
+    nodes.come(0, most="1")
+    nodes.come(1, most="0")
+    nodes.settle()
+    nodes.ready(1, 0, 1)
+    nodes.settle()
+    if in_place:
+        nodes.scene.part("new", 0, 1, 2, 3)
+        nodes.settle()
+        nodes.scene.part("running", 0, 1, 2, 3, epoch=1)
+        nodes.settle()
+    nodes.scene.fault(failed, 2 * failed)
+    sent = nodes.settle()
+    if failed == 0:
+        assert {command.code for command in sent} == ({209, 303} if in_place else {208})
+    else:
+        assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+        assert sent[0].extension[vocabulary.REASON] == "failure 1 of node 1, which has 0 restarts"
+
+
+def test_a_go_says_who_restarts() -> None:
+    for config, said in ((JOB, "job"), (JobConfig(nodes=2), None)):
+        nodes = Nodes(config=config)
+        nodes.come(0, 1)
+        assert [each.extension.get("Restarts") for each in nodes.settle() if each.code == 210] == [said, said]
+
+
+def test_a_stored_run_that_began_under_a_platform_stays_there() -> None:
+    """Its Agents know of no round, so the Manager could not bring them together."""
+    nodes = at_work(config=JobConfig(nodes=2))
+    stored = nodes.scene.job.to_json()
+    assert not Job.from_json(stored, JOB).config.supervises
+    nodes.scene.job.state.records.exit(0)
+    nodes.scene.job.state.records.exit(1)
+    assert Job.from_json(nodes.scene.job.to_json(), JOB).config.supervises
+    assert Job.from_json(at_work().scene.job.to_json(), JOB).config.supervises
+
+
+def test_a_run_that_goes_on_under_a_platform_waits_for_no_meeting() -> None:
+    nodes = at_work()
+    nodes.scene.config = replace(JOB, supervises=False)
+    nodes.scene.job.config = nodes.scene.config
+    nodes.scene.fault(1, 2)
+    assert [each.extension.get("Round") for each in nodes.settle() if each.code == 208] == [None]
 
 
 @pytest.mark.parametrize("platform", [True, False])

@@ -114,7 +114,7 @@ class Stage:
             await self._listens("Mgr")
             return
         arguments = ["--listen", f"{self.host}.1:9601", "--job-id", "demo", "--expect", f"{NODES}x{LOCAL}"]
-        more = ["--in-place"] if self._in_place else []
+        more = ["--in-place", "--restarts=platform"] if self._in_place else []
         more += ["--fault-recover", "on", "--clusterd-addr", f"{self.host}.1:8899"] if self._clusterd else []
         await self._start("Mgr", CLI, "mgr", *arguments, "--state", "state", "--reset-file", "none", *more)
         await self._listens("Mgr")

@@ -15,7 +15,7 @@ from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.events import Signal
 from taskd_net.job.decide.plugins.plugin import Plugin, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
-from taskd_net.job.decide.traffic import Command, Restarts
+from taskd_net.job.decide.traffic import Command, Restarts, read_count
 
 S = TypeVar("S")
 
@@ -24,6 +24,9 @@ IN_PLACE: str = "recover-in-place"
 
 ASSUMED_RESTARTS: Final = 1
 """Restarts of a job of which no Agent has said it: enough for the round that begins."""
+
+UNLIMITED: Final = 32_767
+"""Restarts that an Agent offers where nobody has set a number, as with TaskD."""
 
 _RESTARTS: Final = {vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS}
 
@@ -83,6 +86,15 @@ def restarts_left(snapshot: Snapshot) -> int:
     """The count after one more restart."""
     known = snapshot.records.restarts
     return (ASSUMED_RESTARTS if known is None else known) - 1
+
+
+def offered(snapshot: Snapshot, rank: int) -> int:
+    """Restarts that the Agent of a node has offered, or that its user allows."""
+    asked = snapshot.records.agents[rank].reports.get(f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}")
+    if asked is None:
+        return UNLIMITED
+    count = read_count(asked.extension.get(vocabulary.MAX_RESTARTS, asked.message))
+    return UNLIMITED if count is None else count
 
 
 def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]) -> None:

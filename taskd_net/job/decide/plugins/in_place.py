@@ -41,6 +41,7 @@ from taskd_net.job.decide.plugins.actions import (
     begin_round,
     end_epoch,
     is_last_begin,
+    offered,
     restart,
     restarts_left,
 )
@@ -233,6 +234,8 @@ def _is_possible(snapshot: Snapshot) -> bool:
     faults = _faults(snapshot)
     failed = {rank for fault in faults.values() for rank in fault.ranks}
     readable = all(fault.ranks and records.agents[node].registered for node, fault in faults.items())
+    if snapshot.config.supervises and not all(offered(snapshot, node) for node in faults):
+        return False  # the budget of a node is none
     under_way = records.exited or epochs.FINISHED in known.phases or snapshot.outbox.codes.get(vocabulary.RESTART_ALL)
     goes_on = known.number > known.over and failed < set(range(known.world)) and restarts_left(snapshot) >= 0
     return readable and goes_on and not under_way and not snapshot.returned

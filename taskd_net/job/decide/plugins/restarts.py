@@ -27,18 +27,15 @@ from typing import ClassVar, Final
 
 from taskd_net.base import vocabulary
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round
+from taskd_net.job.decide.plugins.actions import RECOVERY, UNLIMITED, begin_round, offered
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
-from taskd_net.job.decide.traffic import MeetsNoMore, RunBegins, RunEnds, read_count
+from taskd_net.job.decide.traffic import MeetsNoMore, RunBegins, RunEnds
 
 LOST_S: Final = 30.0
 """Seconds without a report of an Agent after which its node is lost. The processes of a launcher that was stopped for
 less go on; where they do not, the others fail at once."""
-
-UNLIMITED: Final = 32_767
-"""Restarts that an Agent offers where nobody has set a number, as with TaskD."""
 
 FAILURES: Final = 5
 """Failures within `FAILURES_S` that a job may have without a number of restarts."""
@@ -178,11 +175,11 @@ class JobRestarts(Recovery[Course]):
         first = min(faulty, key=lambda rank: _failed_at(snapshot, rank))
         state.failed[first] = state.failed.get(first, 0) + 1
         state.recent = [each for each in state.recent if each.at > now - FAILURES_S] + [Failure(first, now)]
-        offered = _offered(snapshot, first)
-        if offered < UNLIMITED:
-            if state.failed[first] > offered:
+        most = offered(snapshot, first)
+        if most < UNLIMITED:
+            if state.failed[first] > most:
                 times = state.failed[first]
-                return self._end(snapshot, f"failure {times} of node {first}, which has {offered} restarts")
+                return self._end(snapshot, f"failure {times} of node {first}, which has {most} restarts")
             return self._restart(snapshot)
         count = len(state.recent)
         if count > FAILURES:
@@ -261,13 +258,6 @@ def _failed_at(snapshot: Snapshot, rank: int) -> tuple[float, int]:
     fault = snapshot.records.agents[rank].fault
     at = INFINITY if fault is None else fault.at if fault.reported is None else fault.reported
     return at, rank
-
-
-def _offered(snapshot: Snapshot, rank: int) -> int:
-    """Restarts that the Agent of a node has offered."""
-    asked = snapshot.records.agents[rank].reports.get(f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}")
-    count = None if asked is None else read_count(asked.message)
-    return UNLIMITED if count is None else count
 
 
 def _is_met(snapshot: Snapshot) -> bool:
