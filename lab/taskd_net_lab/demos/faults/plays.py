@@ -22,6 +22,9 @@ REQUEST: Final = "80C98008"
 DEVICE: Final = "1/Ascend910-1"
 """The device of rank 3, in all scenarios."""
 
+BY_A_PERSON: Final = "a person has released the device"
+"""The reason in the line of the Manager's log."""
+
 
 async def _node_1_is_replaced(stage: FaultStage, times: int = 2) -> None:
     """The rest of a round: Agent 1 leaves, and the platform starts it again."""
@@ -127,7 +130,7 @@ async def frequency(stage: FaultStage) -> None:
     await stage.report("8C1FA006", kind="once")  # the device is out already
     await stage.settle()
     stage.remove_from_list(DEVICE)
-    await stage.settle()
+    await stage.look_for(lambda: BY_A_PERSON in stage.log, "the log says that a person has released the device")
     await stage.report("80E3A201", kind="once")  # it is in again, and this one counts
     await _node_1_is_replaced(stage, 3)
 
