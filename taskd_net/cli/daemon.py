@@ -27,7 +27,7 @@ from taskd_net.cli.options import SettingOption
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.cli.settings import SETTINGS, manager_config, node_config, refused
-from taskd_net.cli.signals import stop_signal
+from taskd_net.cli.signals import end_of_input, stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.faces.metrics import MetricsServer
 from taskd_net.faces.page import StatusPage
@@ -139,6 +139,12 @@ Examples:
 
 {EPILOG}""",
 )
+@click.option(
+    "--until-eof",
+    is_flag=True,
+    hidden=True,
+    help="End when the standard input ends, and not by SIGTERM or SIGINT, as a part of another program.",
+)
 @click.pass_context
 def mgr(ctx: click.Context, /, **_: object) -> None:
     """Run the root of a job's tree, until a signal ends it.
@@ -236,7 +242,7 @@ class Daemon:
         Raises:
             ConfigError: an address cannot be bound.
         """
-        stop = stop_signal()
+        stop = end_of_input() if self._settings.get("until_eof") else stop_signal()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload, stop)
         node = self._node
         metrics_at, page_at = self._settings["metrics_port"], self._settings["http_port"]
@@ -281,7 +287,7 @@ class Daemon:
                 self._log.info("page_listening", url=page.url)
             await self._serve(stop)
 
-    async def _serve(self, stop: asyncio.Future[signal.Signals]) -> None:
+    async def _serve(self, stop: asyncio.Future[signal.Signals] | asyncio.Future[None]) -> None:
         node = self._node
         printing = asyncio.create_task(self._print(Output(self._unread, self._no_room)))
         watchdog = asyncio.create_task(self._feed_watchdog())
@@ -290,7 +296,8 @@ class Daemon:
 
         number = await stop
         seconds = self._settings["drain"]
-        self._log.info("draining", signal=number.name, seconds=seconds)
+        cause = "end of the input" if number is None else number.name
+        self._log.info("draining", signal=cause, seconds=seconds)
         self._notify("STOPPING=1")
         if not await node.drain(seconds):
             self._log.warning("drain_incomplete", seconds=seconds)
@@ -337,7 +344,7 @@ class Daemon:
     def _no_room(self) -> None:
         self._log.warning("output_full")
 
-    def _reload(self, stop: asyncio.Future[signal.Signals]) -> None:
+    def _reload(self, stop: asyncio.Future[signal.Signals] | asyncio.Future[None]) -> None:
         """Read the settings again, after a reload under way."""
         if stop.done():
             return

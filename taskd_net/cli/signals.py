@@ -6,11 +6,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
+
+STDIN: Final = 0
+"""Its file descriptor."""
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
@@ -29,6 +32,26 @@ def stop_signal() -> asyncio.Future[signal.Signals]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return asked
+
+
+def end_of_input() -> asyncio.Future[None]:
+    """Make SIGTERM and SIGINT do nothing, and settle this future when the standard input, a pipe, ends.
+
+    A program that this process starts has their defaults again.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def on_input() -> None:
+        if not os.read(STDIN, 4096):
+            loop.remove_reader(STDIN)
+            ended.set_result(None)
+
+    loop.add_reader(STDIN, on_input)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, int)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the other program blocks signals until here
+    return ended
 
 
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T | signal.Signals:

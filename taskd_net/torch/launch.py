@@ -16,9 +16,9 @@ from taskd_net.base.job_id import job_id_of, require_job_id
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
 from taskd_net.job.clusterd.place import clusterd_of_environment
+from taskd_net.job.own_manager import own_manager
 from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
-from taskd_net.torch.own_manager import own_manager
 from taskd_net.torch.patch import patched
 from taskd_net.torch.reasons import Failures
 

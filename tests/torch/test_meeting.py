@@ -23,6 +23,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.torch.agent import ElasticAgent
 from taskd_net.torch.meeting import MeetingHandler, serve_store
+from tests.manager.test_own_manager import children, command_line
 from tests.torch.cluster import PLAIN, SOON
 
 
@@ -130,6 +131,14 @@ class Job:
         return [self.launchers[node].wait(SOON) for node in (0, 1)]
 
 
+def await_line(file: Path, text: str) -> None:
+    """Wait until a file has a text."""
+    give_up_at = time.monotonic() + SOON
+    while text not in file.read_text():
+        assert time.monotonic() < give_up_at, file.read_text()
+        select.select([], [], [], 0.05)
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     """A job whose launchers end with the test."""
@@ -159,6 +168,22 @@ def test_no_restart_is_none_and_ends_all_nodes_with_the_reason(job: Job) -> None
     os.kill(job.workers(0)[3], signal.SIGKILL)
     assert job.statuses() == [1, 1]
     assert all("failure 1 of node 1, which has 0 restarts" in job.out(node).read_text() for node in (0, 1))
+
+
+def test_manager_that_is_killed_is_started_again_and_knows_the_round(job: Job) -> None:
+    """The ranks notice nothing, and a failure afterwards is the next round's."""
+    for node in (0, 1):
+        job.start(node)
+    before = job.workers(0)
+    (manager,) = (pid for pid in children(job.launchers[0].pid) if b"--until-eof" in command_line(pid))
+    os.kill(manager, signal.SIGKILL)
+    await_line(job.out(0), "manager_started_again")
+    assert job.workers(0) == before
+    os.kill(before[3], signal.SIGKILL)
+    job.workers(1)
+    job.finish()
+    assert job.statuses() == [0, 0]
+    assert job.out(0).read_text().count("manager_ended") == 1
 
 
 @pytest.mark.parametrize("node", [0, 1])

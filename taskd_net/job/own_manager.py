@@ -1,0 +1,256 @@
+"""The Manager that `taskd-net run --mgr` starts, in a process of its own.
+
+It ends with its launcher, however that happens: its standard input is a pipe that the launcher holds. Signals that
+reach all processes of the launcher do nothing to it, since the launcher still needs it to end the job in good order. A
+thread of the launcher starts it, watches it, and starts it again with its state when it dies. Training goes on
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from taskd_net.base import threads
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError, TaskdNetError
+from taskd_net.base.job_id import NO_ID
+from taskd_net.base.limits import KILLED_S
+from taskd_net.base.logger import late_logger
+from taskd_net.base.untrusted import shown
+from taskd_net.base.vocabulary import JOB
+from taskd_net.base.waiting import EndFlag, taken
+from taskd_net.job.arguments import MGR_PORT_SET, joined, secured
+from taskd_net.job.manager.config import STATE_FILE
+from taskd_net.job.node_proxy import identified
+
+MGR_END_S: Final = 10.0
+"""Seconds that the Manager has to drain and end after the job."""
+
+READY_S: Final = 60.0
+"""Seconds that the Manager has to listen after its start: an import takes many on a busy machine."""
+
+STEADY_S: Final = 60.0
+"""Seconds after which an end of the Manager is the first one again."""
+
+STARTS: Final = 8
+"""Starts of the Manager in a row, of which each ended before it had lived for `STEADY_S`."""
+
+PAUSE_S: Final = 1.0
+"""Seconds before the third of them; the second comes at once. Each further pause is twice as long."""
+
+PAUSE_MOST_S: Final = 30.0
+"""The longest pause."""
+
+HOLDER_S: Final = 2.0
+"""Seconds for each answer of another process, which has the address of the Mgr."""
+
+AGAIN_S: Final = 0.2
+"""Seconds between two looks at that address."""
+
+log: Final = late_logger()
+
+
+class NoManager(TaskdNetError):
+    """The Manager of the job cannot be started, or not again; its own line says why."""
+
+
+@contextmanager
+def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[None]:
+    """The Manager of the job, at `POD_IP` or `MASTER_ADDR` and the port of the environment.
+
+    Args:
+        size: of the job, as `--expect` has it.
+        job_id: empty for none.
+        restarts_itself: it restarts processes, and no platform does.
+
+    Raises:
+        ConfigError: the Mgr of another job has its address.
+        NoManager: it cannot be started. One that cannot be started again later ends the block by SIGTERM before.
+    """
+    host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
+    listen = joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    await_free(Address.parse(listen), job_id)
+    command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--until-eof", "--listen", listen, "--expect", size]
+    command += ["--job-id", job_id or NO_ID]
+    with ExitStack() as stack:
+        if restarts_itself:
+            command += ["--restarts", JOB]
+        if not os.environ.get("TASKD_NET_STATE"):
+            # Another run, perhaps with the same id, is another job.
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="taskd-net-"))
+            command += ["--state", str(Path(folder) / STATE_FILE)]
+        stack.enter_context(watched(command, partial(os.kill, os.getpid(), signal.SIGTERM)))
+        yield
+
+
+@contextmanager
+def watched(command: Sequence[str], give_up: Callable[[], object]) -> Iterator[None]:
+    """A process that says a line when it is ready, ends with its input, and is started again when it dies.
+
+    Args:
+        command: of the process.
+        give_up: ends the block where it cannot be started again. It is called in another thread.
+
+    Raises:
+        NoManager: it cannot be started, or not again.
+    """
+    watch = _Watch(command, give_up)
+    thread = threads.start(watch.run, "watches the Manager")
+    try:
+        if (trouble := taken(watch.first)) is not None:
+            raise trouble
+        yield
+    except BaseException as error:
+        if watch.trouble is not None and error is not watch.trouble:
+            raise watch.trouble from error
+        raise
+    finally:
+        watch.end()
+        thread.join(MGR_END_S)
+        watch.kill()
+        thread.join(KILLED_S)
+
+
+class _Watch:
+    """The thread around the Manager. A thread of this package's blocks signals, so its children begin with that.
+
+    Args:
+        command, give_up: as of `watched`.
+
+    Attributes:
+        first: the outcome of the first start, when it is known.
+        trouble: the reason to give up.
+    """
+
+    def __init__(self, command: Sequence[str], give_up: Callable[[], object]) -> None:
+        self.first: SimpleQueue[NoManager | None] = SimpleQueue()
+        self.trouble: NoManager | None = None
+        self._command = command
+        self._give_up = give_up
+        self._ending = EndFlag()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_been_ready = False
+
+    def run(self) -> None:
+        """Start it, and again, until `end` is called or it cannot be started."""
+        in_row = 0
+        while True:
+            began = time.monotonic()
+            how = self._live()
+            if self._ending.is_set():
+                return
+            if not self._has_been_ready:
+                self.first.put(NoManager(f"the Manager of the job cannot start: {how}"))
+                return
+            in_row = 1 if time.monotonic() - began >= STEADY_S else in_row + 1
+            if in_row > STARTS:
+                self.trouble = NoManager(f"the Manager of the job has ended {in_row} times in a row: {how}")
+                self._give_up()
+                return
+            pause = min(PAUSE_S * 2.0 ** (in_row - 2), PAUSE_MOST_S) if in_row > 1 else 0.0
+            log.error("manager_ended", reason=how, seconds=pause)
+            self._ending.wait(pause)
+            if self._ending.is_set():
+                return
+
+    def end(self) -> None:
+        """Have it end in good order, and start it no more."""
+        self._ending.set()
+        self._close_input()
+
+    def kill(self) -> None:
+        """End it at once, if it runs still."""
+        if self._process is not None:
+            self._process.kill()
+
+    def _live(self) -> str:
+        """One life of the Manager. Returns the cause of its end."""
+        try:
+            self._process = process = subprocess.Popen(  # noqa: S603 - our own command
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
+        except OSError as error:
+            return str(error)
+        with process:
+            if self._ending.is_set():
+                self._close_input()
+            assert process.stdout is not None
+            readable, _, _ = select.select([process.stdout], [], [], READY_S)
+            if not readable:
+                process.kill()
+                return f"it did not listen within {READY_S:g} s"
+            if process.stdout.read(1):
+                self._is_ready(process.pid)
+            return _how(process.wait())
+
+    def _is_ready(self, pid: int) -> None:
+        if not self._has_been_ready:
+            self._has_been_ready = True
+            self.first.put(None)
+        elif not self._ending.is_set():
+            log.info("manager_started_again", pid=pid)
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+
+def _how(status: int) -> str:
+    """The end of a process, for people."""
+    if status >= 0:
+        return f"exit status {status}"
+    with suppress(ValueError):
+        return signal.Signals(-status).name
+    return f"signal {-status}"
+
+
+def await_free(listen: Address, job_id: str, seconds: float = MGR_END_S) -> None:
+    """Wait until nobody listens at the address of the Mgr.
+
+    A Mgr of this job may be about to end: its launcher was killed, and started again.
+
+    Args:
+        listen: the address.
+        job_id: the job of the Mgr; empty for none.
+        seconds: the time at most.
+
+    Raises:
+        ConfigError: the Mgr of another job listens there, or one that does not end.
+    """
+    give_up_at = time.monotonic() + seconds
+    while _in_use(listen):
+        found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
+        other = found.about is not None and found.about.job_id != job_id
+        if other or time.monotonic() >= give_up_at:
+            holder = found.kind.value if found.about is None else str(found.about)
+            of_job = f" of job {shown(job_id)}" if job_id else ""
+            text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
+            raise ConfigError(f"{text}: give this job another --job-id or --mgr-port")
+        time.sleep(AGAIN_S)
+
+
+def _in_use(listen: Address) -> bool:
+    """True if another process listens at an address. Other reasons against it are the Mgr's to tell."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen(1)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
