@@ -130,6 +130,11 @@ def stop() -> None:
         _remove()
 
 
+def wants_file() -> bool:
+    """True where the environment names a folder for log files, or wants no lines on the console."""
+    return bool(os.environ.get(PATH)) or os.environ.get(STDOUT, "").strip().lower() == "false"
+
+
 def started() -> bool:
     """True between `start` and `stop`."""
     return bool(_handlers)

@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from taskd_net.base import threads
+from taskd_net.base import logs, threads
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError, TaskdNetError
 from taskd_net.base.job_id import NO_ID
@@ -86,6 +86,8 @@ def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[No
     await_free(Address.parse(listen), job_id)
     command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--until-eof", "--listen", listen, "--expect", size]
     command += ["--job-id", job_id or NO_ID]
+    if not logs.wants_file():
+        command += ["--log-file", "none"]
     with ExitStack() as stack:
         if restarts_itself:
             command += ["--restarts", JOB]

@@ -34,6 +34,9 @@ from taskd_net.torch.guardian import Guardian
 
 log: Final = late_logger()
 
+IN_PLACE: Final = "TASKD_NET_RESTARTS_IN_PLACE"
+"""Variable of a rank: times that it was started again alone since the last start of all."""
+
 _Copied = tuple[Mapping[int, str], TextIO, Collection[str] | None]
 """Files by local rank, the stream that their lines are copied to, and the texts of which a line has to have one."""
 
@@ -118,6 +121,8 @@ class RankContext(SubprocessContext):
         return dict(self._states)
 
     def _start(self) -> None:
+        for environment in self.envs.values():
+            environment[IN_PLACE] = "0"
         self._failures_of_ranks.forget([self._rank(local_rank) for local_rank in self.envs])
         super()._start()
         for pid in self.pids().values():
@@ -153,10 +158,12 @@ class RankContext(SubprocessContext):
                 _keep(Path(file))
         self._make_tails(local_rank)
         self._forget(self.subprocess_handlers[local_rank])
+        environment = self.envs[local_rank]
+        environment[IN_PLACE] = str(int(environment.get(IN_PLACE, "0")) + 1)
         handler = get_subprocess_handler(
             entrypoint=self.entrypoint,
             args=self.args[local_rank],
-            env=self.envs[local_rank],
+            env=environment,
             stdout=self.stdouts[local_rank],
             stderr=self.stderrs[local_rank],
             local_rank_id=local_rank,
@@ -182,8 +189,11 @@ class RankContext(SubprocessContext):
     def _end(self, local_ranks: Collection[int], death_sig: signal.Signals, timeout: float) -> None:
         """End ranks, with everything in their sessions.
 
-        The number of a session is its own until the exit status of its leader is taken, last of all.
+        The number of a session is its own until the exit status of its leader is taken, last of all. Processes that
+        Python leaves behind get no time: they may be its resource trackers, which ignore SIGTERM. A script of a shell
+        ends at once at SIGTERM, and what it has started is the training.
         """
+        wrapped = not Path(self.entrypoint).name.startswith("python")
         running = {local_rank: self.subprocess_handlers[local_rank] for local_rank in local_ranks}
         running = {local_rank: each for local_rank, each in running.items() if each.proc.returncode is None}
         alive = [local_rank for local_rank, handler in running.items() if _exit_status(handler) is None]
@@ -193,7 +203,7 @@ class RankContext(SubprocessContext):
         for number, seconds in ((death_sig, 0.0), (signal.SIGCONT, timeout), (signal.SIGKILL, timeout)):
             for handler in handlers:
                 handler.close(death_sig=number)
-            await_end(pids, seconds)
+            await_end(pids, seconds, groups=wrapped)
         for local_rank, handler in running.items():
             if handler.proc.poll():
                 self._note(local_rank, self._records(local_rank))

@@ -14,6 +14,9 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
+LOOK_S = 0.05
+"""Seconds between two looks at process groups, each some milliseconds."""
+
 
 def main(grace: float) -> None:
     """Read the input to its end, and then end all processes that are left.
@@ -28,7 +31,7 @@ def main(grace: float) -> None:
         (guarded.add if line[0] == "+" else guarded.discard)(int(line[1:]))
     send(guarded, signal.SIGTERM)
     send(guarded, signal.SIGCONT)
-    await_end(guarded, grace)
+    await_end(guarded, grace, groups=True)
     send(guarded, signal.SIGKILL)
 
 
@@ -39,8 +42,14 @@ def send(pids: Collection[int], number: signal.Signals) -> None:
             os.killpg(pid, number)
 
 
-def await_end(pids: Collection[int], grace: float) -> None:
-    """Wait until these processes have ended, for some seconds at most."""
+def await_end(pids: Collection[int], grace: float, groups: bool = False) -> None:
+    """Wait until these processes have ended, for some seconds at most.
+
+    Args:
+        pids: of sessions' leaders.
+        grace: the seconds.
+        groups: wait for everything else in their process groups, too. A shell that started Python ends before it.
+    """
     until = time.monotonic() + grace
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -49,6 +58,19 @@ def await_end(pids: Collection[int], grace: float) -> None:
             poll.register(descriptor, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
             os.close(descriptor)
+    while groups and not running_groups().isdisjoint(pids) and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+def running_groups() -> set[int]:
+    """The process groups of all processes that run."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - without an import of pathlib, 10 ms
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123 - the same
+            state, _, group = file.read().rpartition(b")")[2].split()[:3]
+            if state not in (b"Z", b"X"):
+                found.add(int(group))
+    return found
 
 
 if __name__ == "__main__":

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
-from contextlib import ExitStack
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Final
 
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from taskd_net.base import logs
+from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import job_id_of, require_job_id
+from taskd_net.base.logger import late_logger
+from taskd_net.job import run_arguments
 from taskd_net.job.agent.agent import Told
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.own_manager import own_manager
 from taskd_net.job.ports import ports_of
@@ -22,8 +26,7 @@ from taskd_net.torch import seam
 from taskd_net.torch.patch import patched
 from taskd_net.torch.reasons import Failures
 
-MAX_RESTARTS: Final = "PET_MAX_RESTARTS"
-"""torchrun's variable for `--max-restarts`."""
+log: Final = late_logger()
 
 
 @record
@@ -51,45 +54,22 @@ def main(arguments: Sequence[str]) -> None:
 
 def _run(arguments: Sequence[str], failures: Failures) -> None:
     seam.check(torchrun=True)
-    parser = _parser()
-    args = parser.parse_args(arguments)
-    _, nodes = torchrun.parse_min_max_nnodes(args.nnodes)
-    if nodes > 1 and args.rdzv_backend != "static":
-        text = f"--rdzv-backend {args.rdzv_backend} with {nodes} nodes gives them other ranks than --node-rank"
-        parser.error(f"{text}; expected static, the default")
+    args = run_arguments.parse(torchrun.get_args_parser(), torchrun.determine_local_world_size, arguments)
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
     os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
-    job_id = _name_job(args)
+    try:
+        job_id = _name_job(args)
+    except ConfigError as error:
+        run_arguments.refuse(str(error))
     with ExitStack() as stack:
+        stack.enter_context(_logged(args.node_rank))
         if args.mgr and args.node_rank == 0:
-            size = f"{nodes}x{torchrun.determine_local_world_size(args.nproc_per_node)}"
+            size = f"{args.nodes}x{args.processes}"
             stack.enter_context(own_manager(size, job_id, restarts_itself=_restarts_itself(args)))
         named = {"start_program": not args.no_python, "failures": failures, "told": told}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
-
-
-def _parser() -> ArgumentParser:
-    parser: ArgumentParser = torchrun.get_args_parser()
-    parser.prog = "taskd-net run"
-    if MAX_RESTARTS not in os.environ:
-        parser.set_defaults(max_restarts=None)
-    parser.add_argument(
-        "--mgr", action="store_true", help="Start the Manager of the job, too, on the node with --node-rank 0."
-    )
-    parser.add_argument(
-        "--job-id",
-        default=os.environ.get(JOB_ID) or None,
-        help=f"Id of the job; with --mgr, --rdzv-id where this is not given. Variable {JOB_ID}.",
-    )
-    parser.add_argument(
-        "--mgr-port",
-        default=os.environ.get(MGR_PORT_SET) or None,
-        help=f"Port of the Mgr. Default: with --mgr, a port that follows from the id of the job; {MGR_PORT} without an "
-        f"id, or without --mgr. Variable {MGR_PORT_SET}.",
-    )
-    return parser
 
 
 def _name_job(args: Namespace) -> str:
@@ -119,6 +99,24 @@ def _told(args: Namespace) -> Told:
     if args.mgr:
         return Told(most, "--mgr" if job else "the address of ClusterD", job)
     return Told(most, "" if most is None or not job else f"--max-restarts {most}")
+
+
+@contextmanager
+def _logged(node_rank: int) -> Iterator[None]:
+    """Log to stderr, and into a file of the Agent where the environment asks for one.
+
+    The standard output is for the training processes.
+    """
+    with redirect_stdout(sys.stderr):
+        try:
+            logs.start(f"agent-{node_rank}.log" if logs.wants_file() else None)
+        except ConfigError as error:  # a full disk or a wrong mount is no reason not to train
+            logs.start(None, stdout=True)
+            log.warning("no_log_file", reason=str(error))
+    try:
+        yield
+    finally:
+        logs.stop()
 
 
 def _restarts_itself(args: Namespace) -> bool:

@@ -26,6 +26,38 @@ def faults(cluster: Cluster) -> list[int]:
     return ranks
 
 
+def in_place(pid: int) -> str:
+    """The number of restarts in place in the environment of a rank."""
+    variables = dict(each.partition("=")[::2] for each in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    return variables["TASKD_NET_RESTARTS_IN_PLACE"]
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1.0)
+    with open("saved", "a") as file:
+        file.write("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("begun", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+"""A training that takes a second to write its checkpoint at SIGTERM."""
+
+
+def test_script_of_a_shell_leaves_its_training_the_time_after_sigterm(cluster: Cluster) -> None:
+    node = cluster.run("--shutdown-timeout=20", "--no-python", "sh", "-c", "python3 train.py; true", workers=1)
+    (node.folder / "train.py").write_text(SAVES)
+    cluster.report(201)
+    cluster.command(210, "32767")
+    assert node.line("attempt_0/0/stdout.log") == "begun"
+    cluster.command(213, "[0]")
+    assert faults(cluster) == [0]
+    assert (node.folder / "saved").read_text() == "saved"
+
+
 def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     node = cluster.run(str(PLAIN))
     assert cluster.report(201).message == "32767"
@@ -42,6 +74,7 @@ def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     assert second != first[1] and node.line("attempt_0/1/stdout.log").split()[1:] == ["1", "1", "2", "0", "worker"]
     assert node.line("attempt_0/1/stdout.log.1").split()[0] == str(first[1])
     assert node.pid(0) == first[0] and lives(first[0])
+    assert [in_place(pid) for pid in (first[0], second)] == ["0", "1"]
 
     cluster.command(213, "[0]")
     assert faults(cluster) == [0]
@@ -49,7 +82,7 @@ def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     assert all(map(lives, children(node.process.pid))), "no zombie"
     cluster.command(208, "32766")
     third = [node.pid(rank, "attempt_1/{}/stdout.log") for rank in (0, 1)]
-    assert not lives(second)
+    assert not lives(second) and [in_place(pid) for pid in third] == ["0", "0"]
     assert node.line("attempt_1/0/stdout.log").split()[1:] == ["0", "0", "2", "1", "worker"]
 
     for rank in (0, 1):

@@ -22,26 +22,36 @@ from tests.torch.cluster import PLAIN, SOON
             "--rdzv-backend c10d with 2 nodes gives them other ranks than --node-rank; expected static, the default",
         ),
         (["--nproc-per-node=2"], 2, "the following arguments are required: training_script"),
-        (["--run-path", "train.py"], 1, "the Python function run_script_path; expected a command, such as a script"),
+        (["--run-path", "train.py"], 2, "--run-path runs the script as a Python function; expected a command"),
+        (["--nnodes=0", "train.py"], 2, "--nnodes is '0'; expected a number of nodes"),
+        (["--nnodes=2", "--node-rank=5", "train.py"], 2, "--node-rank is 5; expected 0 to 1, as --nnodes is 2"),
+        (["--mgr-port=x", "train.py"], 2, "--mgr-port is 'x'; expected a port, 1 to 65535"),
+        (["--master-addr=a b", "train.py"], 2, "MASTER_ADDR is 'a b'; expected a host name or an IP address"),
     ],
-    ids=["rendezvous", "no-script", "function"],
+    ids=["rendezvous", "no-script", "function", "no-node", "rank", "port", "host"],
 )
 def test_arguments_that_are_refused(arguments: list[str], status: int, said: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "taskd_net.cli", "run", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SOON, check=False)
-    assert done.returncode == status and said in done.stderr
+    quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, cwd=tmp_path, env=quiet, capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.returncode == status
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"taskd-net run: {said}")
 
 
-def run(folder: Path, *program: str, status: str = "0") -> subprocess.CompletedProcess[str]:
-    """`taskd-net run --mgr` of one node, whose workers end with this status."""
+def run(
+    folder: Path, *program: str, status: str = "0", logs: str | None = "log"
+) -> subprocess.CompletedProcess[str]:
+    """`taskd-net run --mgr` of one node, whose workers end with this status; `logs`: the folder that is asked for."""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
     for rank in (0, 1):
         (folder / f"end-{rank}").write_text(f"{status}\n")
     variables = {"MASTER_ADDR": f"{host}.1", "TASKD_NET_UPSTREAM": f"{host}.2:9602", "PYTHONWARNINGS": "ignore"}
+    variables |= {} if logs is None else {"TASKD_LOG_PATH": str(folder / logs)}
     return subprocess.run(
         [sys.executable, *program, "run", "--mgr", "--nproc-per-node=2", f"--log-dir={folder}", str(PLAIN)],
         cwd=folder,
-        env={**os.environ, **variables, "TASKD_LOG_PATH": str(folder / "log")},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=SOON,
@@ -55,6 +65,17 @@ def test_manager_beside_one_node(status: str, expected: int, tmp_path: Path) -> 
     done = run(tmp_path, "-m", "taskd_net.cli", status=status)
     assert done.returncode == expected, done.stderr
     assert (tmp_path / "log" / "manager.log").read_text().count("manager_started") == 1
+
+
+@pytest.mark.parametrize("logs", [None, "asked"])
+def test_log_is_on_stderr_and_in_a_folder_where_one_is_named(logs: str | None, tmp_path: Path) -> None:
+    done = run(tmp_path, "-m", "taskd_net.cli", logs=logs)
+    assert done.returncode == 0, done.stderr
+    events = ("manager_started", "joined", "child_joined")
+    assert all(event in done.stderr and event not in done.stdout for event in events), done.stdout
+    assert not (tmp_path / "taskd_log").exists()
+    files = {path.name for path in (tmp_path / (logs or "asked")).glob("*")}
+    assert files == (set() if logs is None else {"agent-0.log", "manager.log"})
 
 
 OTHER_TORCH = """

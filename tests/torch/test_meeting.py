@@ -95,10 +95,11 @@ class Job:
     host: str = field(default_factory=lambda: ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))]))
     launchers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, node: int, *more: str) -> None:
+    def start(self, node: int, *more: str, workers: int = 2) -> None:
         """Start the launcher of a node."""
         command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", "--nnodes=2", f"--node-rank={node}"]
-        command += [f"--master-addr={self.host}.1", "--nproc-per-node=2", "--monitor-interval=0.1", *more, str(PLAIN)]
+        command += [f"--master-addr={self.host}.1", f"--nproc-per-node={workers}"]
+        command += ["--monitor-interval=0.1", *more, str(PLAIN)]
         own = ("TASKD_", "RANK", "MASTER_", "PET_")
         variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "PYTHONWARNINGS": "ignore"}
@@ -110,13 +111,14 @@ class Job:
     def out(self, node: int) -> Path:
         return self.folder / f"out-{node}"
 
-    def workers(self, restarts: int) -> dict[int, int]:
-        """The pids of all four workers by rank, when all have begun after so many starts."""
+    def workers(self, restarts: int, world: int = 4) -> dict[int, int]:
+        """The pids of all workers by rank, when all have begun after so many starts."""
         give_up_at = time.monotonic() + SOON
         while True:
             lines = [line.split() for node in (0, 1) for line in self.out(node).read_text().splitlines()]
-            begun = {int(each[1]): int(each[0]) for each in lines if len(each) == 6 and each[4] == str(restarts)}
-            if len(begun) == 4:
+            of_world = [each for each in lines if len(each) == 6 and each[3:5] == [str(world), str(restarts)]]
+            begun = {int(each[1]): int(each[0]) for each in of_world}
+            if len(begun) == world:
                 return begun
             assert time.monotonic() < give_up_at, "".join(self.out(node).read_text() for node in (0, 1))
             select.select([], [], [], 0.05)
@@ -158,6 +160,18 @@ def test_rank_that_is_killed_costs_a_restart_and_no_node(job: Job, rank: int) ->
     os.kill(before[rank], signal.SIGKILL)
     after = job.workers(1)
     assert before.keys() == after.keys() and not set(before.values()) & set(after.values())
+    job.finish()
+    assert job.statuses() == [0, 0]
+
+
+@pytest.mark.parametrize("sizes", [(2, 1), (1, 2)])
+def test_nodes_with_different_numbers_of_processes_recover_together(job: Job, sizes: tuple[int, int]) -> None:
+    for node, workers in enumerate(sizes):
+        job.start(node, workers=workers)
+    before = job.workers(0, world=3)
+    os.kill(before[2], signal.SIGKILL)
+    after = job.workers(1, world=3)
+    assert before.keys() == after.keys() == {0, 1, 2} and not set(before.values()) & set(after.values())
     job.finish()
     assert job.statuses() == [0, 0]
 

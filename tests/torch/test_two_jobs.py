@@ -120,7 +120,7 @@ def test_node_with_the_address_of_another_jobs_mgr_stays_out(tmp_path: Path, job
 def test_port_that_is_no_port_is_refused(tmp_path: Path, jobs: list[Job]) -> None:
     jobs.append(Job(tmp_path / "b", "--mgr", "--mgr-port=x"))
     status, errors = jobs[0].finish()
-    assert status == 1 and errors == "taskd-net run: TASKD_NET_MGR_PORT is 'x'; expected a port, 1 to 65535\n"
+    assert status == 2 and errors == "taskd-net run: --mgr-port is 'x'; expected a port, 1 to 65535\n"
 
 
 def test_mgr_waits_for_one_that_is_about_to_end() -> None:
