@@ -677,7 +677,7 @@ def test_an_agent_waits_for_its_go_as_long_as_its_manager_waits_for_nodes() -> N
         0    joined                  | REGISTER, 201 2
         1    305 1 waits 2000        | waits for 1, 2000 s
         1999 tick                    | waits for 1, 2000 s, REGISTER, 201 2
-        2061 tick                    | waits for 1, 2000 s, leave 1: no go within 900 s
+        2031 tick                    | waits for 1, 2000 s, leave 1: no go within 900 s
         """,
         PyTorchPlans(),
     )
@@ -689,9 +689,9 @@ def test_a_manager_that_says_nothing_ends_a_wait() -> None:
         0    joined                  | REGISTER, 201 2
         0    210 2 ours round 1      | Offer
         0    offered                 | 304 1 2
-        159  tick                    | KEEP_ALIVE, REGISTER round 1, 304 1 2
-        160  tick                    | KEEP_ALIVE, KillAll
-        160  done                    | leave 1: no word of the other nodes within 160 s
+        129  tick                    | KEEP_ALIVE, REGISTER round 1, 304 1 2
+        130  tick                    | KEEP_ALIVE, KillAll
+        130  done                    | leave 1: no word of the other nodes within 130 s
         """,
         PyTorchPlans(),
     )
@@ -700,10 +700,33 @@ def test_a_manager_that_says_nothing_ends_a_wait() -> None:
         + """
         2    tick                    | KEEP_ALIVE, Look
         2    seen finished ended     | 306 1
-        162  tick                    | KEEP_ALIVE, return result
+        132  tick                    | KEEP_ALIVE, return result
         """,
         PyTorchPlans(),
     )
+
+
+def test_manager_that_is_lost_with_its_node_ends_a_fault_without_an_answer() -> None:
+    """A platform would bring it back at any time. A Manager that waits for a node says so, and ends the wait itself."""
+    fault = """
+        2    ended                   | Look
+        2    seen 3 ended            | 202 3 at 2
+    """
+    times = AgentTimes(join=180.0, go=900.0, repeat=300.0, grace=600.0)
+    silent = """
+        131  tick                    | KEEP_ALIVE, Look
+        131  seen 3 ended            |
+        132  tick                    | KEEP_ALIVE, KillAll
+        132  done                    | leave 1: no answer to a fault within 130 s
+    """
+    waits = """
+        100  305 0 waits 99          | waits for 0, 99 s
+        228  tick                    | KEEP_ALIVE, waits for 0, 99 s, Look
+        228  seen 3 ended            |
+        229  tick                    | KEEP_ALIVE, KillAll
+    """
+    for rest in (silent, waits):
+        played(MET + fault + rest, PyTorchPlans(), times)
 
 
 def test_a_start_without_a_round_is_the_frameworks_own() -> None:

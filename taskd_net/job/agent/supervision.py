@@ -35,7 +35,7 @@ from taskd_net.job.agent.plans import Call, Leave, Plan, Plans, Return
 WAITS_AGAIN_S: Final = 30.0
 """Seconds between two lines about the nodes that an Agent waits for."""
 
-BEYOND_MGR_S: Final = 60.0
+BEYOND_MGR_S: Final = 30.0
 """Seconds that an Agent waits longer than its Mgr: the Mgr's decision comes first."""
 
 FAULT_AGAIN_S: Final = 2.0
@@ -320,7 +320,7 @@ class Supervisor:
         elif self._wait is not None and now >= self._wait_by:
             self._give_up_wait()
         elif self._fault_by is not None and now >= self._fault_by:
-            self._end(steps.give_up(f"no answer to a fault within {self._times.fault:g} s"))
+            self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s"))
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
             self._announce(now)
 
@@ -377,6 +377,8 @@ class Supervisor:
                 is_news, self._missing = missing != self._missing.missing, Waits(missing, left)
                 if self._go_by is not None:
                     self._go_by = max(self._go_by, now + left + BEYOND_MGR_S)
+                if self._fault_by is not None:
+                    self._fault_by = max(self._fault_by, now + left + BEYOND_MGR_S)
                 if is_news and not self._missing_said(now):
                     self._say_wait(now)
             case messages.Meeting(number), steps.AwaitMeeting(awaited) if number == awaited:
@@ -448,8 +450,15 @@ class Supervisor:
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None
             self._fault_again_at = None
-            timeout = self._times.fault
+            timeout = self._answer_s
             self._fault_by = now + timeout if seen.failed and timeout is not None else None
+
+    @property
+    def _answer_s(self) -> float | None:
+        """Seconds that a fault may stay unanswered; None: any time, as a platform brings the Mgr back."""
+        if self._times.fault is None and self._round:
+            return self._patience + BEYOND_MGR_S
+        return self._times.fault
 
     def _announce(self, now: float, *, unknown: bool = False) -> None:
         """Tell the Mgr what it may have forgotten or missed; an `unknown` process registers in any case."""
