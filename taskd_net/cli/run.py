@@ -17,15 +17,16 @@ from taskd_net import TaskdNetError
 def run(arguments: tuple[str, ...]) -> None:
     """Run a training script on this node as torchrun does, under the command of the job's Manager.
 
-    It takes the arguments of torchrun, and --mgr: start the Manager, too, on the node with --node-rank 0. The Proxy of
-    the node runs in the same process. Restarts are the Manager's decision. --job-id keeps apart the jobs of one
-    machine: with --mgr the ports follow from it, unless --mgr-port names another. Needs the extra `torch`.
+    It takes the arguments of torchrun. Node 0 starts the Manager of the job, unless one answers at its address, a
+    ClusterD is configured, or with --no-mgr; with --mgr in any case. The Proxy of the node runs in the same process.
+    Restarts are the Manager's decision. --job-id keeps apart the jobs of one machine: the ports follow from it, unless
+    --mgr-port names another. Needs the extra `torch`.
 
     \b
     Examples:
-      taskd-net run --mgr --nproc-per-node 2 train.py
-      taskd-net run --mgr --job-id night-7 --nproc-per-node 2 train.py
-      taskd-net run --mgr --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
+      taskd-net run --nproc-per-node 2 train.py
+      taskd-net run --job-id night-7 --nproc-per-node 2 train.py
+      taskd-net run --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
     """
     try:
         from taskd_net.torch import launch

@@ -1,6 +1,6 @@
 """Ports of a job that has an id: of two jobs on one machine, each has its own.
 
-`taskd-net run --mgr` starts all nodes of a job, and each of them knows the id. So the ports follow from it, and nothing
+`taskd-net run` starts all nodes of a job, and each of them knows the id. So the ports follow from it, and nothing
 has to be told. A job without an id has the Mgr's port and the Proxy's, as with TaskD.
 """
 

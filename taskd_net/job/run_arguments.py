@@ -36,7 +36,7 @@ def parse(parser: ArgumentParser, processes_of: Callable[[str], int], arguments:
         arguments: of the command.
 
     Returns:
-        torchrun's namespace, with `mgr`, `job_id`, `mgr_port`, and the numbers of `nodes` and of this node's
+        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, and the numbers of `nodes` and of this node's
         `processes`. `max_restarts` is None where nobody has said it.
 
     Raises:
@@ -67,19 +67,25 @@ def _add_own(parser: ArgumentParser) -> None:
     parser.error = refuse  # type: ignore[method-assign, assignment] # argparse's has 60 lines of usage before it
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=None)
-    parser.add_argument(
-        "--mgr", action="store_true", help="Start the Manager of the job, too, on the node with --node-rank 0."
+    starts = parser.add_mutually_exclusive_group()
+    starts.add_argument(
+        "--mgr", action="store_true", help="Start the Manager of the job on node 0, whoever answers at its address."
+    )
+    starts.add_argument(
+        "--no-mgr",
+        action="store_true",
+        help="Start no Manager. Default: node 0 starts one unless one answers, or a ClusterD is configured.",
     )
     parser.add_argument(
         "--job-id",
         default=os.environ.get(JOB_ID) or None,
-        help=f"Id of the job; with --mgr, --rdzv-id where this is not given. Variable {JOB_ID}.",
+        help=f"Id of the job. Default: --rdzv-id, unless the Manager is another command's. Variable {JOB_ID}.",
     )
     parser.add_argument(
         "--mgr-port",
         default=os.environ.get(MGR_PORT_SET) or None,
-        help=f"Port of the Mgr. Default: with --mgr, a port that follows from the id of the job; {MGR_PORT} without an "
-        f"id, or without --mgr. Variable {MGR_PORT_SET}.",
+        help=f"Port of the Mgr. Default: one that follows from the id of the job; {MGR_PORT} without an id, with "
+        f"--no-mgr, and where a ClusterD is configured; a free one for one node without any. Variable {MGR_PORT_SET}.",
     )
 
 
@@ -95,6 +101,8 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
     if args.nodes > 1 and args.rdzv_backend != "static":
         text = f"--rdzv-backend {args.rdzv_backend} with {args.nodes} nodes gives them other ranks than --node-rank"
         raise ConfigError(f"{text}; expected static, the default")
+    if args.standalone and args.nodes > 1:
+        raise ConfigError(f"--standalone with --nnodes {args.nnodes}; expected one node")
     if not 0 <= args.node_rank < args.nodes:
         ranks = f"0 to {args.nodes - 1}" if args.nodes > 1 else "0"
         raise ConfigError(f"--node-rank is {args.node_rank}; expected {ranks}, as --nnodes is {args.nnodes}")

@@ -1,4 +1,4 @@
-"""`taskd-net run`: torchrun under a TaskD Agent, and with `--mgr` the job's Manager beside it."""
+"""`taskd-net run`: torchrun under a TaskD Agent, and on node 0 the job's Manager beside it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from taskd_net.base import logs
+from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import job_id_of, require_job_id
 from taskd_net.base.logger import late_logger
-from taskd_net.job import run_arguments
+from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
 from taskd_net.job.clusterd.place import clusterd_of_environment
-from taskd_net.job.own_manager import own_manager
+from taskd_net.job.manager_place import Launched
+from taskd_net.job.own_manager import NoManager, own_manager
 from taskd_net.job.ports import ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.patch import patched
@@ -55,42 +57,91 @@ def main(arguments: Sequence[str]) -> None:
 def _run(arguments: Sequence[str], failures: Failures) -> None:
     seam.check(torchrun=True)
     args = run_arguments.parse(torchrun.get_args_parser(), torchrun.determine_local_world_size, arguments)
+    args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
-    os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
     try:
-        job_id = _name_job(args)
+        job_id, starts = _place(args)
     except ConfigError as error:
         run_arguments.refuse(str(error))
     with ExitStack() as stack:
         stack.enter_context(_logged(args.node_rank))
-        if args.mgr and args.node_rank == 0:
-            size = f"{args.nodes}x{args.processes}"
-            stack.enter_context(own_manager(size, job_id, restarts_itself=_restarts_itself(args)))
+        if starts:
+            stack.enter_context(_manager(args, job_id))
         named = {"start_program": not args.no_python, "failures": failures, "told": told}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
 
 
-def _name_job(args: Namespace) -> str:
-    """Set the id of the job, and its ports, in the environment of this node's processes. Returns the id.
+def _place(args: Namespace) -> tuple[str, bool]:
+    """Set the id of the job, and its addresses, in the environment of this node's processes.
 
-    torch gives `rdzv_id` a random value later, which differs from node to node and from start to start.
+    torch gives `rdzv_id` a random value later, which differs from node to node and from start to start. So the id is
+    taken before.
+
+    Returns:
+        The id, and whether this launcher may start a Manager.
 
     Raises:
-        ConfigError: the id or a port is of no use.
+        ConfigError: the id or an address is of no use.
     """
-    # Without --mgr, the Mgr is of another command, which knows nothing of --rdzv-id and of ports that follow from it.
-    job_id = job_id_of(args.job_id) or (job_id_of(args.rdzv_id) if args.mgr else "")
+    addressed = "MASTER_ADDR" in os.environ or args.master_addr not in (None, "", LOOPBACK)
+    os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
+    # The Mgr of another command knows nothing of --rdzv-id, and of ports that follow from it.
+    job_id = job_id_of(args.job_id) or (job_id_of(args.rdzv_id) if args.launches else "")
     require_job_id("job_id", job_id)
-    ports = ports_of(job_id if args.mgr else "")
-    os.environ[MGR_PORT_SET] = args.mgr_port or str(ports.mgr)
-    joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
     if job_id:
         os.environ[JOB_ID] = job_id
+    ports, starts = ports_of(job_id if args.launches else ""), args.launches and args.node_rank == 0
+    alone = args.nodes == 1 and not (addressed or job_id or args.mgr_port or UPSTREAM in os.environ)
+    if args.launches and (args.standalone or alone):
+        usual = Address(LOOPBACK, ports.mgr)
+        if args.standalone or args.mgr or manager_place.launched(usual) is not Launched.NONE or not _answers(usual):
+            ports = manager_place.free_ports()
+        else:
+            starts = False
+    os.environ[MGR_PORT_SET] = args.mgr_port or str(ports.mgr)
+    joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
     if ports.proxy != PROXY_PORT:
         os.environ.setdefault(UPSTREAM, f"{LOOPBACK}:{ports.proxy}")
-    return job_id
+    return job_id, starts
+
+
+def _answers(usual: Address) -> bool:
+    """True where a Mgr without a launcher answers at TaskD's address: the user of one node has started it."""
+    try:
+        return manager_place.answers(usual, "", 0.0)
+    except ConfigError:  # somebody else is there, and this job needs none of it
+        return False
+
+
+@contextmanager
+def _manager(args: Namespace, job_id: str) -> Iterator[None]:
+    """The Manager of the job in a process of its own, unless one answers at its address, or that is elsewhere.
+
+    Raises:
+        ConfigError: somebody else has its address.
+        NoManager: it cannot be started, or not again.
+    """
+    host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
+    listen = Address.parse(joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET))
+    size = f"{args.nodes}x{args.processes}"
+    if not args.mgr and not manager_place.is_local(listen.host):
+        log.info("uses_manager", address=str(listen), reason="the address is none of this machine's")
+        yield
+    elif not args.mgr and manager_place.answers(listen, job_id):
+        log.info("uses_manager", address=str(listen), reason="it answers")
+        yield
+    else:
+        log.info("starts_manager", address=str(listen))
+        with ExitStack() as own:
+            try:
+                own.enter_context(own_manager(size, job_id, restarts_itself=clusterd_of_environment() is None))
+            except NoManager:
+                if args.mgr or not manager_place.answers(listen, job_id):
+                    raise
+                log.info("uses_manager", address=str(listen), reason="it was faster")
+            yield
 
 
 def _told(args: Namespace) -> Told:
@@ -117,8 +168,3 @@ def _logged(node_rank: int) -> Iterator[None]:
         yield
     finally:
         logs.stop()
-
-
-def _restarts_itself(args: Namespace) -> bool:
-    """True where the Manager of this launcher's job restarts processes, and no platform does."""
-    return bool(args.mgr) and clusterd_of_environment() is None

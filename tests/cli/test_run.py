@@ -31,4 +31,4 @@ def test_torch_is_missing(command: list[str]) -> None:
 def test_help_needs_no_torch() -> None:
     done = CliRunner().invoke(group, ["run", "--help"])
     assert done.exit_code == 0
-    assert "arguments of torchrun, and --mgr" in " ".join(done.output.split())
+    assert "arguments of torchrun. Node 0 starts the Manager" in " ".join(done.output.split())

@@ -85,7 +85,7 @@ def test_ranks_of_nodes_with_different_numbers_of_workers() -> None:
 
 @dataclass
 class Job:
-    """`taskd-net run --mgr` on two nodes of this machine, with two workers each that need no torch.
+    """`taskd-net run` on two nodes of this machine, with two workers each that need no torch.
 
     Args:
         folder: of the test.
@@ -97,7 +97,7 @@ class Job:
 
     def start(self, node: int, *more: str, workers: int = 2) -> None:
         """Start the launcher of a node."""
-        command = [sys.executable, "-m", "taskd_net.cli", "run", "--mgr", "--nnodes=2", f"--node-rank={node}"]
+        command = [sys.executable, "-m", "taskd_net.cli", "run", "--nnodes=2", f"--node-rank={node}"]
         command += [f"--master-addr={self.host}.1", f"--nproc-per-node={workers}"]
         command += ["--monitor-interval=0.1", *more, str(PLAIN)]
         own = ("TASKD_", "RANK", "MASTER_", "PET_")

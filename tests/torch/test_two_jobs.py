@@ -55,12 +55,13 @@ class Job:
         _, errors = self.process.communicate(timeout=SOON)
         return self.process.returncode, errors
 
-    def logged(self, **fields: str) -> None:
-        """Wait until a line with these fields is in one of its logs."""
+    def logged(self, **fields: str) -> dict[str, Any]:
+        """Wait until a line with these fields is in one of its logs. Returns the first."""
         give_up_at = time.monotonic() + SOON
-        while not any(fields.items() <= line.items() for line in self._lines()):
+        while not (found := [line for line in self._lines() if fields.items() <= line.items()]):
             assert time.monotonic() < give_up_at, list(self._lines())
             threading.Event().wait(0.05)
+        return found[0]
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         for path in (self.folder / "log").glob("*.log"):
@@ -82,7 +83,7 @@ def jobs(tmp_path: Path) -> Iterator[list[Job]]:
 def test_two_jobs_run_beside_each_other(option: str, tmp_path: Path, jobs: list[Job]) -> None:
     """Both have one node, and torch gives each a random id of its own for its rendezvous."""
     names = [f"{name}-{secrets.token_hex(4)}" for name in "ab"]
-    jobs += [Job(tmp_path / name[0], "--mgr", f"{option}={name}") for name in names]
+    jobs += [Job(tmp_path / name[0], f"{option}={name}") for name in names]
     for job, name in zip(jobs, names, strict=True):
         mgr, proxy = (f"127.0.0.1:{port}" for port in ports_of(name))
         job.logged(event="child_joined", node="Mgr/0", child="Proxy/0")
@@ -94,24 +95,54 @@ def test_two_jobs_run_beside_each_other(option: str, tmp_path: Path, jobs: list[
         assert "child_refused" not in (job.folder / "log" / "manager.log").read_text()
 
 
-def test_port_of_another_job_is_refused_in_one_line(tmp_path: Path, jobs: list[Job]) -> None:
+@pytest.mark.parametrize("option", [[], ["--standalone"]], ids=["bare", "standalone"])
+def test_two_jobs_of_one_node_without_addresses_never_meet(option: list[str], tmp_path: Path, jobs: list[Job]) -> None:
+    jobs += [Job(tmp_path / name, *option) for name in "ab"]
+    places = [job.logged(event="starts_manager")["address"] for job in jobs]
+    assert len(set(places)) == 2
+    for job, place in zip(jobs, places, strict=True):
+        job.logged(event="joined", node="Proxy/0", upstream=place)
+        job.logged(event="joined", node="Agent/0")
+    for job in jobs:
+        status, errors = job.finish()
+        assert status == 0, errors
+        log = (job.folder / "log" / "manager.log").read_text()
+        assert log.count('"child_joined"') == 1 and "child_refused" not in log
+
+
+@pytest.mark.parametrize("option", [[], ["--no-mgr"]], ids=["asked", "no-mgr"])
+def test_manager_that_answers_is_used(option: list[str], tmp_path: Path, jobs: list[Job]) -> None:
+    ours = f"127.{1 + secrets.randbelow(254)}.{1 + secrets.randbelow(254)}.1"
+    variables = {"TASKD_NET_UPSTREAM": f"{ours}:9602"}
+    with BlockingNode(NodeConfig.mgr(listen=f"{ours}:9601", job_id="a")) as mgr:
+        jobs.append(Job(tmp_path / "a", f"--master-addr={ours}", *option, variables=variables))
+        if not option:
+            jobs[0].logged(event="uses_manager", address=f"{ours}:9601")
+        jobs[0].logged(event="joined", node="Agent/0")
+        assert {str(mgr.receive(SOON).src)} == {"Agent/0"}
+        assert not (tmp_path / "a" / "log" / "manager.log").exists()
+
+
+@pytest.mark.parametrize("option", [[], ["--mgr"]], ids=["bare", "mgr"])
+def test_port_of_another_job_is_refused_in_one_line(option: list[str], tmp_path: Path, jobs: list[Job]) -> None:
     ours = f"127.{1 + secrets.randbelow(254)}.{1 + secrets.randbelow(254)}.1"
     port = free_port(ours)
     with BlockingNode(NodeConfig.mgr(listen=f"{ours}:{port}", job_id="a")) as mgr:
-        jobs.append(Job(tmp_path / "b", "--mgr", f"--mgr-port={port}", "--job-id=b", f"--master-addr={ours}"))
+        jobs.append(Job(tmp_path / "b", *option, f"--mgr-port={port}", "--job-id=b", f"--master-addr={ours}"))
         status, errors = jobs[0].finish()
         text = f"the Mgr of job 'b' cannot listen on {ours}:{port}, where Mgr/0 of job 'a' listens"
         assert status == 1
-        assert errors.splitlines() == [f"taskd-net run: {text}: give this job another --job-id or --mgr-port"]
+        assert errors.splitlines()[-1] == f"taskd-net run: {text}: give this job another --job-id or --mgr-port"
+        assert "Agent" not in errors
         assert not mgr.routes()
 
 
 def test_node_with_the_address_of_another_jobs_mgr_stays_out(tmp_path: Path, jobs: list[Job]) -> None:
-    """Its Mgr is another process, so the port is the usual one."""
+    """Its Mgr is said to be another command's, so the port is the usual one."""
     ours = f"127.{1 + secrets.randbelow(254)}.{1 + secrets.randbelow(254)}.1"
     variables = {"TASKD_NET_UPSTREAM": f"{ours}:9602", "TASKD_NET_JOB_ID": "b"}
     with BlockingNode(NodeConfig.mgr(listen=f"{ours}:9601", job_id="a")) as mgr:
-        jobs.append(Job(tmp_path / "b", f"--master-addr={ours}", variables=variables))
+        jobs.append(Job(tmp_path / "b", "--no-mgr", f"--master-addr={ours}", variables=variables))
         reason = f"this node is of job 'b', and Mgr/0 at {ours}:9601 is of job 'a'"
         jobs[0].logged(event="join_failed", node="Proxy/0", reason=reason)
         assert not mgr.routes()

@@ -1,0 +1,131 @@
+"""Place of a job's Manager, as a launcher finds it: one that answers already, or an address for one of its own.
+
+The launcher of node 0 starts a Manager unless one answers. It starts it at once: a wait would delay every job, and one
+whose user starts nothing else would wait for ever. So a `taskd-net mgr` that a user starts later finds its address
+taken, says so in one line, and ends. A Manager that is started before counts, and so does `--no-mgr`. A `mgr` that a
+script starts just before `run` is there in time: it listens after a second, and torch alone takes longer.
+"""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+import time
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from taskd_net.base.address import Address
+from taskd_net.base.codes import ConfigError
+from taskd_net.base.position import Role
+from taskd_net.base.untrusted import shown
+from taskd_net.core.membership import Membership
+from taskd_net.job.arguments import LOOPBACK, secured
+from taskd_net.job.node_proxy import identified
+from taskd_net.job.own_manager import AGAIN_S, HOLDER_S, MGR_END_S
+from taskd_net.job.ports import Ports, ports_of
+from taskd_net.observe.identify import ServerKind
+
+UNTIL_EOF: Final = b"--until-eof"
+"""Flag of a Manager that a launcher has started."""
+
+
+class Launched(Enum):
+    """The launcher of a Manager at an address of this machine."""
+
+    NONE = 0
+    LIVES = 1
+    ENDED = 2
+
+
+def is_local(host: str) -> bool:
+    """True for a host whose address this machine has."""
+    return _bind(Address(host, 0)) is None
+
+
+def is_taken(listen: Address) -> bool:
+    """True where another process listens at an address of this machine."""
+    return _bind(listen) == errno.EADDRINUSE
+
+
+def free_ports() -> Ports:
+    """A pair of ports of this machine that nobody uses, below those that systems give to connections."""
+    while True:
+        ports = ports_of(secrets.token_hex(8))
+        if not any(is_taken(Address(LOOPBACK, port)) for port in ports):
+            return ports
+
+
+def launched(listen: Address) -> Launched:
+    """The launcher of the Manager that listens at an address; NONE where no launcher of this machine has started one.
+
+    A Manager whose launcher has ended is about to end: its input has.
+    """
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            if UNTIL_EOF in words and str(listen).encode() in words:
+                return Launched.LIVES if _is_held(path) else Launched.ENDED
+    return Launched.NONE
+
+
+def answers(listen: Address, job_id: str, seconds: float = MGR_END_S) -> bool:
+    """Look for a Mgr of this job at an address of this machine.
+
+    Args:
+        listen: the address.
+        job_id: of the job; empty for none.
+        seconds: to wait for one that is about to end, or does not say what it is.
+
+    Returns:
+        True for one of this job, or without an id; False where nobody listens.
+
+    Raises:
+        ConfigError: somebody else listens there.
+    """
+    give_up_at = time.monotonic() + seconds
+    while is_taken(listen):
+        holder = "a Manager whose launcher has ended"
+        if launched(listen) is not Launched.ENDED:
+            found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
+            about, holder = found.about, found.kind.value if found.about is None else str(found.about)
+            if found.kind is ServerKind.MESH:
+                return True
+            if about is not None:
+                if about.position.role == Role.MGR and not Membership(job_id).excludes(about.job_id):
+                    return True
+                give_up_at = 0.0
+        if time.monotonic() >= give_up_at:
+            of_job = f" of job {shown(job_id)}" if job_id else ""
+            text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
+            raise ConfigError(f"{text}: give this job another --job-id or --mgr-port")
+        time.sleep(AGAIN_S)
+    return False
+
+
+def _is_held(manager: Path) -> bool:
+    """True while the parent of a Manager holds the other end of its input."""
+    pipe = (manager / "fd" / "0").readlink()
+    parent = (manager / "stat").read_text().rpartition(")")[2].split()[1]
+    ends = []
+    for descriptor in Path(f"/proc/{parent}/fd").iterdir():
+        with suppress(OSError):
+            ends.append(descriptor.readlink())
+    return pipe in ends
+
+
+def _bind(address: Address) -> int | None:
+    """The error of listening at an address; None without one."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen(1)
+    except socket.gaierror:
+        return errno.EADDRNOTAVAIL
+    except OSError as error:
+        return error.errno or errno.EIO
+    return None
