@@ -7,7 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from taskd_net.base.cause import Cause, Place, Reason, first, read_reason, read_stack, words
+from taskd_net.base.cause import (
+    TOLD_HEAD_CHARS,
+    TOLD_TAIL_CHARS,
+    Cause,
+    Place,
+    Reason,
+    first,
+    read_cause,
+    read_reason,
+    read_stack,
+    summary,
+    words,
+    write_cause,
+)
 
 AT = 1_800_000_000_123_456_789
 OURS = {
@@ -46,6 +59,7 @@ def test_file_of_ours() -> None:
         ),
         ({"message": "text", "timestamp": "5"}, Reason("", "text", "text", at_ns=5 * 10**9)),
         ({"message": "text"}, Reason("", "text", "text")),
+        ({"message": {}, "taskd_net": {"exit_code": 65}}, Reason(exit_code=65)),
         ({"message": {"message": "no type: b"}}, Reason("", "no type: b")),
         ({"message": {}}, Reason()),
         ({"message": {"message": 3, "extraInfo": []}, "taskd_net": 4}, Reason()),
@@ -161,3 +175,74 @@ def test_words() -> None:
     assert words(of_a_file)[1:] == ["at a.py, line 3", "SyntaxError: x"]
     assert words(replace(CAUSE, reason=Reason(message="text")))[1:] == ["text"]
     assert words(replace(CAUSE, host="\x1b[0m"))[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        CAUSE,
+        Cause(),
+        Cause(3, 1, "h", 7, 0, "SIGKILL", AT, asked=True),
+        replace(CAUSE, thread=Reason("KeyError", "KeyError: 1", "Traceback", None, AT, 7)),
+    ],
+)
+def test_cause_comes_out_as_it_went_in(cause: Cause) -> None:
+    assert read_cause(write_cause(cause)) == cause
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rank": -1}', '{"rank": true}', '{"rank": "3"}', "[" * 5000])
+def test_text_that_is_no_cause(text: str) -> None:
+    assert read_cause(text) is None
+
+
+def test_cause_of_another_release() -> None:
+    text = json.dumps(
+        {"rank": 3, "node": "x", "host": 4, "reason": {"kind": 5, "place": [1], "at_ns": -1}, "thread": 2, "more": {}}
+    )
+    assert read_cause(text) == Cause(3, reason=Reason())
+
+
+def test_cause_of_any_length_is_cut() -> None:
+    cause = read_cause(json.dumps({"rank": 1, "host": 9000 * "h", "reason": {"traceback": 90_000 * "t"}}))
+    assert cause is not None and cause.reason is not None
+    assert len(cause.host) < 1100 and len(cause.reason.traceback) < 4096 + 12288 + 60
+    told = replace(cause, thread=Reason("KeyError")).told
+    assert told.reason is not None and told.thread is None
+    assert len(told.reason.traceback) < TOLD_HEAD_CHARS + TOLD_TAIL_CHARS + 60
+    assert cause.brief.reason == Reason() and Cause().told == Cause().brief == Cause()
+
+
+def test_cause_in_one_line() -> None:
+    assert summary(CAUSE) == "rank 1 of node 0: exit code 1: ValueError: boom at /a/train.py, line 3"
+    assert summary(replace(CAUSE, code=0, signal="SIGKILL", reason=None)) == "rank 1 of node 0: ended by SIGKILL"
+    long = replace(CAUSE, reason=Reason("", "two\nlines"))
+    assert summary(long) == "rank 1 of node 0: exit code 1: two"
+    assert summary(replace(CAUSE, reason=Reason("KeyError"))) == "rank 1 of node 0: exit code 1: KeyError"
+    assert summary(replace(CAUSE, reason=Reason(message="\x1b[0m"))).isprintable()
+
+
+def test_agent_that_does_not_say_how() -> None:
+    assert words(Cause(3, 1)) == ["rank 3 failed: its Agent does not say how (node 1)"]
+
+
+STORE = "torch.distributed.DistStoreError: wait timeout after 300000ms"
+IN_USE = "OSError: [Errno 98] Address already in use"
+
+
+@pytest.mark.parametrize(
+    ("cause", "likeness"),
+    [
+        (CAUSE, "ValueError at /a/train.py, line 3"),
+        (replace(CAUSE, code=0, signal="SIGSEGV"), ""),
+        (lost(GLOO), ""),
+        (lost(STORE), ""),
+        (lost(IN_USE), ""),
+        (lost("RuntimeError: The server socket has failed to listen on port 29500: EADDRINUSE"), ""),
+        (replace(CAUSE, reason=None, code=3), "exit code 3"),
+        (replace(CAUSE, reason=Reason("SystemExit", place=Place("a", 1, "")), code=3), "exit code 3"),
+        (replace(CAUSE, reason=Reason("KeyError")), "exit code 1"),
+        (Cause(), ""),
+    ],
+)
+def test_likeness_of_a_failure(cause: Cause, likeness: str) -> None:
+    assert cause.likeness == likeness

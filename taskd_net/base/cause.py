@@ -5,9 +5,10 @@ It is in this room because deciders, shells and commands of the job use it, and 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from taskd_net.base.untrusted import json_value, natural, printable, shown
@@ -24,10 +25,23 @@ TAIL_CHARS: Final = 12 * 1024
 TEXT_CHARS: Final = 1024
 """Characters of any other text."""
 
+MARK_CHARS: Final = 64
+"""Characters by which a text may be longer: it has been cut before, and has the words for what was left out."""
+
+TOLD_HEAD_CHARS: Final = 1024
+"""The same of a traceback in a command: one goes to each node at the end of a job, and is stored until it is taken."""
+
+TOLD_TAIL_CHARS: Final = 3 * 1024
+"""Characters of its end."""
+
+NEVER_AGAIN: Final = 65
+"""Exit code of a process that is not to be started again: the same input would fail again. It is EX_DATAERR of BSD."""
+
 _MOST: Final = 2**63 - 1
 _LOST_PEER: Final = re.compile(
     r"^(torch\.distributed\.Dist\w*Error\b|Dist\w*Error\b|RuntimeError: .*/gloo/)", re.MULTILINE
 )
+_PORT_IN_USE: Final = re.compile(r"EADDRINUSE|Address already in use|address already in use")
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d{1,9}) in (.*)$', re.MULTILINE)
 
 
@@ -57,6 +71,7 @@ class Reason:
         place: the deepest line of the script.
         at_ns: time of the failure, in ns since the epoch. torch's own files have whole seconds.
         pid: the process that wrote the file; None in torch's own files.
+        exit_code: the one with which the process ends, unless something else ends it before.
     """
 
     kind: str = ""
@@ -65,6 +80,7 @@ class Reason:
     place: Place | None = None
     at_ns: int | None = None
     pid: int | None = None
+    exit_code: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +90,7 @@ class Cause:
     Args:
         rank: its global rank.
         node: rank of its node.
-        host: name of its host.
+        host: name of its host; empty if its Agent does not say the cause.
         pid: its process.
         code: its exit code; 0 if a signal has ended it.
         signal: name of the signal that has ended it, such as `SIGKILL`; empty without one.
@@ -84,13 +100,13 @@ class Cause:
         thread: its record of the first exception that ended a thread of it.
     """
 
-    rank: int
-    node: int
-    host: str
-    pid: int
-    code: int
-    signal: str
-    at_ns: int
+    rank: int = 0
+    node: int = 0
+    host: str = ""
+    pid: int = 0
+    code: int = 0
+    signal: str = ""
+    at_ns: int = 0
     asked: bool = False
     reason: Reason | None = None
     thread: Reason | None = None
@@ -103,7 +119,37 @@ class Cause:
     @property
     def end(self) -> str:
         """The exit code or the signal, in words."""
-        return f"ended by {self.signal}" if self.signal else f"exit code {self.code}"
+        if self.signal:
+            return f"ended by {self.signal}"
+        return f"exit code {self.code}" if self.code else "its Agent does not say how"
+
+    @property
+    def likeness(self) -> str:
+        """The mark by which a failure is recognised if it comes again; empty if it is never the same one.
+
+        It is the exception and the script's deepest line, else the exit code. Signals, lost peers, errors of torch's
+        store and ports in use are causes from outside, which may be gone at the next start.
+        """
+        reason = self.reason
+        if self.signal or self.lost_peer or (reason is not None and _PORT_IN_USE.search(reason.traceback)):
+            return ""
+        if reason is not None and reason.place is not None and reason.kind not in ("", "SystemExit"):
+            return f"{reason.kind} at {reason.place.file}, line {reason.place.line}"
+        return f"exit code {self.code}" if self.code else ""
+
+    @property
+    def told(self) -> Cause:
+        """The cause as commands carry it: with a shorter traceback, and without that of a thread."""
+        reason = self.reason
+        if reason is not None:
+            reason = replace(reason, traceback=_cut(reason.traceback, TOLD_HEAD_CHARS, TOLD_TAIL_CHARS))
+        return replace(self, reason=reason, thread=None)
+
+    @property
+    def brief(self) -> Cause:
+        """The cause without tracebacks."""
+        reason = self.reason
+        return replace(self, reason=reason and replace(reason, traceback=""), thread=None)
 
 
 def read_reason(text: str) -> Reason:
@@ -134,6 +180,7 @@ def read_reason(text: str) -> Reason:
         place=_place(ours),
         at_ns=_natural(ours.get("at_ns")) or _seconds(more.get("timestamp")),
         pid=_natural(ours.get("pid")),
+        exit_code=_natural(ours.get("exit_code")) or 1,
     )
 
 
@@ -146,13 +193,45 @@ def read_stack(text: str) -> Reason | None:
     return Reason(message=_cut(text.partition("\n")[0], TEXT_CHARS), traceback=_traceback(text), place=place)
 
 
+def write_cause(cause: Cause) -> str:
+    """A cause as a message carries it: a JSON text."""
+    return json.dumps(asdict(cause), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_cause(text: str) -> Cause | None:
+    """Read what `write_cause` wrote. None: it is no cause. Fields with a value of another type are left out."""
+    try:
+        value = json_value(text)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or (rank := _natural(value.get("rank"))) is None:
+        return None
+    return Cause(
+        rank=rank,
+        node=_natural(value.get("node")) or 0,
+        host=_text(value.get("host")),
+        pid=_natural(value.get("pid")) or 0,
+        code=_natural(value.get("code")) or 0,
+        signal=_text(value.get("signal")),
+        at_ns=_natural(value.get("at_ns")) or 0,
+        asked=value.get("asked") is True,
+        reason=_reason(value.get("reason")),
+        thread=_reason(value.get("thread")),
+    )
+
+
 def first(causes: Collection[Cause]) -> Cause | None:
     """The failure that the others followed from: the earliest one.
 
     A process that was ended by its Agent is never it, and one that has lost a peer is it only without others.
     """
     own = [cause for cause in causes if not cause.asked]
-    return min(own, key=lambda cause: (cause.lost_peer, cause.at_ns, cause.rank), default=None)
+    return min(own, key=order, default=None)
+
+
+def order(cause: Cause) -> tuple[bool, int, int]:
+    """The place of a cause among others: the least one is the first failure."""
+    return cause.lost_peer, cause.at_ns, cause.rank
 
 
 def words(cause: Cause, others: Collection[int] = ()) -> list[str]:
@@ -162,7 +241,9 @@ def words(cause: Cause, others: Collection[int] = ()) -> list[str]:
         cause: the first failure.
         others: global ranks that failed after it.
     """
-    where = f"node {cause.node}, host {cause.host}, pid {cause.pid}"
+    where = f"node {cause.node}"
+    if cause.host:
+        where += f", host {cause.host}, pid {cause.pid}"
     lines = [f"rank {cause.rank} failed{' first' if others else ''}: {cause.end} ({where})"]
     if others:
         lines.append(f"ranks that failed after it: {', '.join(map(str, sorted(others)))}")
@@ -170,12 +251,36 @@ def words(cause: Cause, others: Collection[int] = ()) -> list[str]:
         if (place := cause.reason.place) is not None:
             lines.append(f"at {place.file}, line {place.line}" + (f", in {place.function}" if place.function else ""))
         lines += (cause.reason.traceback or cause.reason.message).splitlines()
-    elif not cause.signal:
+    elif cause.code:
         lines.append("it left no reason, such as after os._exit; see its standard error")
     if cause.thread is not None:
         lines.append("before that, an exception ended a thread of it:")
         lines += (cause.thread.traceback or cause.thread.message).splitlines()
     return [printable(line) for line in lines]
+
+
+def summary(cause: Cause) -> str:
+    """A cause in one line."""
+    said = f"rank {cause.rank} of node {cause.node}: {cause.end}"
+    reason = cause.reason
+    if reason is None:
+        return printable(said)
+    message, place = (reason.message or reason.kind).partition("\n")[0], reason.place
+    return printable(f"{said}: {message}" + ("" if place is None else f" at {place.file}, line {place.line}"))
+
+
+def _reason(value: object) -> Reason | None:
+    if not isinstance(value, dict):
+        return None
+    return Reason(
+        kind=_text(value.get("kind")),
+        message=_text(value.get("message")),
+        traceback=_traceback(value.get("traceback")),
+        place=_place(_mapping(value.get("place"))),
+        at_ns=_natural(value.get("at_ns")),
+        pid=_natural(value.get("pid")),
+        exit_code=_natural(value.get("exit_code")) or 1,
+    )
 
 
 def _place(ours: Mapping[str, object]) -> Place | None:
@@ -203,10 +308,11 @@ def _traceback(value: object) -> str:
 
 def _cut(text: str, head: int, tail: int = 0) -> str:
     """A text with its first and last characters, which can be written as UTF-8."""
+    text = text.encode(errors="backslashreplace").decode()
     left_out = len(text) - head - tail
-    if left_out > 0:
+    if left_out > MARK_CHARS:
         text = f"{text[:head]}\n[... {left_out} characters left out ...]\n{text[len(text) - tail :]}"
-    return text.encode(errors="backslashreplace").decode()
+    return text
 
 
 def _natural(value: object) -> int | None:

@@ -61,6 +61,14 @@ FEATURES: Final = "Features"
 MEETS: Final = "meets"
 """A feature: the Agent meets the other nodes by way of the Mgr, and no store of the framework's is needed for it."""
 
+TELLS: Final = "tells"
+"""A feature: the Agent says why its processes have failed, and takes the cause of a failure of the job."""
+
+CAUSE: Final = "Cause"
+"""Key in the extension of a 202 and a 304: the node's first failure (`base.cause`); of a 203 and a 305: the job's."""
+OTHERS: Final = "Others"
+"""Key in the extension of a 203: the ranks that failed after it, with commas between."""
+
 ROUND: Final = "Round"
 """Key in the extension of a 210, a 208 and a REGISTER: the number of the start of all nodes that it is about."""
 STORE: Final = "Store"

@@ -12,9 +12,11 @@ from taskd_net.base.codes import Code, Refusal
 from taskd_net.net.wire import job_pb2
 from taskd_net.observe.job_view import (
     AgentView,
+    CauseView,
     ClusterdView,
     DecisionView,
     DeviceView,
+    FailureView,
     JobCounters,
     JobView,
     LeaderView,
@@ -36,6 +38,8 @@ VIEWS: Final[Mapping[str, type]] = {
     "Counters": JobCounters,
     "Clusterd": ClusterdView,
     "Leader": LeaderView,
+    "Failure": FailureView,
+    "Cause": CauseView,
 }
 _INT64: Final = range(-(2**63), 2**63)
 _SECONDS_MOST: Final = 1e11

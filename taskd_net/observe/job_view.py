@@ -44,6 +44,12 @@ DEVICES_SHOWN: Final = 256
 RANKS_SHOWN: Final = 64
 """Failed ranks of one Agent that are shown: four times those of a node."""
 
+FAILURES_SHOWN: Final = 10
+"""Last failures of a run that are shown; the Manager keeps as many."""
+
+TRACEBACK_LINES: Final = 400
+"""Lines of a traceback that are shown: the first 100, and the last 300."""
+
 ETCD_SCHEME: Final = "etcd://"
 """Beginning of the place of a state that is not a file, but a prefix in etcd."""
 
@@ -150,6 +156,60 @@ class AgentView:
         if self.silent_since:
             return SILENT
         return "running" if self.registered else "unregistered"
+
+
+@dataclass(frozen=True, slots=True)
+class CauseView:
+    """The end of the training process that failed first.
+
+    Args:
+        rank: global rank of the process.
+        node: rank of its node.
+        host: name of its host; empty: its Agent does not say the cause.
+        pid: its process.
+        end: its exit code or signal, in words.
+        at: time of the failure, by the clock of its host.
+        kind: type of the exception; empty without one.
+        message: type and text of the exception.
+        file, line, function: the script's deepest line; an empty file if it is unknown.
+        traceback: its lines, 400 at most; none for earlier failures than the last one.
+    """
+
+    rank: int = 0
+    node: int = 0
+    host: Annotated[str, TEXT] = ""
+    pid: int = 0
+    end: str = ""
+    at: Annotated[float, named("time", TIME_OR_NEVER)] = 0.0
+    kind: Annotated[str, named("type", TEXT)] = ""
+    message: Annotated[str, TEXT] = ""
+    file: Annotated[str, TEXT] = ""
+    line: int = 0
+    function: Annotated[str, TEXT] = ""
+    traceback: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    """A failure of the job.
+
+    Args:
+        number: among those of the run, from 1.
+        at: the time at which the Manager heard of it.
+        lived: seconds since all processes had been started.
+        first: its first cause, below.
+        others: ranks that failed because of it.
+        answer: what the Manager did, in words; empty before.
+        answered: the time of it.
+    """
+
+    number: int = 0
+    at: Annotated[float, named("time", TIME)] = 0.0
+    lived: float = 0.0
+    first: CauseView = field(default_factory=CauseView)
+    others: tuple[int, ...] = ()
+    answer: Annotated[str, TEXT] = ""
+    answered: Annotated[float, TIME_OR_NEVER] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +468,8 @@ class JobView:
         leader: the lead of a job with its state in etcd, below; else None.
         unprotected: number of nodes whose training processes have lost MindIO's controller, until they are started
             again.
+        failures: the last failures of the run, oldest first, 10 at most, below.
+        ended: why the Manager has ended the run; empty while it goes on, and after success.
     """
 
     job_id: Annotated[str, named("job")] = ""
@@ -437,6 +499,8 @@ class JobView:
     devices_isolated: int = 0
     leader: Annotated[LeaderView, _LEADER] = field(default_factory=LeaderView)
     unprotected: int = 0
+    failures: tuple[FailureView, ...] = ()
+    ended: Annotated[str, TEXT] = ""
 
     @property
     @told()

@@ -15,6 +15,7 @@ from torch.distributed.elastic.agent.server.health_check_server import HealthChe
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.timer import FileTimerServer
 
+from taskd_net.base.cause import Cause
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
@@ -99,6 +100,11 @@ class ElasticAgent(LocalElasticAgent):
         self._store_server, port = serve_store(host)
         return f"{host}:{port}", spec.local_world_size
 
+    @property
+    def first_failure(self) -> Cause | None:
+        """The first failure of the workers since their last start; None without one."""
+        return self._failures_of_ranks.first
+
     def meet(self, meeting: Meeting | None) -> None:
         """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
         self._meeting = meeting
@@ -148,6 +154,7 @@ class ElasticAgent(LocalElasticAgent):
         except LoggedError as error:
             raise NotSupervised("the Agent could not run the workers; the log says why") from error
         finally:
+            self._failures_of_ranks.ended = agent.ended
             self._supervised = None
         if not isinstance(result, RunResult):
             raise NotSupervised("the Agent was destroyed")

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from taskd_net.base.bounded_file import read_file
 from taskd_net.base.cause import REASON_BYTES, Cause, Reason, first, read_reason, read_stack, words
 from taskd_net.base.logger import late_logger
-from taskd_net.base.untrusted import json_value, natural
+from taskd_net.base.untrusted import json_value, natural, printable
+from taskd_net.job.agent.messages import Exit
 
 log: Final = late_logger()
 
@@ -49,11 +50,16 @@ class Records(NamedTuple):
 
 
 class Failures:
-    """The failures of this node's ranks that no restart has followed."""
+    """The failures of this node's ranks that no restart has followed.
+
+    Attributes:
+        ended: the Mgr's word for the end of the job, with its first failure on any node; None without one.
+    """
 
     def __init__(self) -> None:
         self._causes: dict[int, Cause] = {}
         self._host = socket.gethostname()
+        self.ended: Exit | None = None
 
     def forget(self, ranks: Collection[int]) -> None:
         """These ranks start again."""
@@ -93,6 +99,9 @@ class Failures:
         if failure is None and -status in STACK_AT:
             failure = _stack(error_file)
         at = noticed_ns if failure is None or failure.at_ns is None else failure.at_ns
+        asked = asked_ns is not None and at >= asked_ns
+        if failure is not None and asked_ns is not None and not asked:
+            status = failure.exit_code  # it died slowly when the Agent ended it
         cause = Cause(
             rank=rank,
             node=node,
@@ -101,19 +110,30 @@ class Failures:
             code=max(status, 0),
             signal=_name(-status) if status < 0 else "",
             at_ns=at,
-            asked=asked_ns is not None and at >= asked_ns,
+            asked=asked,
             reason=failure,
             thread=records.thread,
         )
         self._causes[rank] = cause
         return cause
 
+    @property
+    def first(self) -> Cause | None:
+        """The first failure on this node; None without one."""
+        return first(self._causes.values())
+
     def words(self) -> list[str]:
-        """The first failure in lines for a person; none without a failure."""
-        cause = first(self._causes.values())
+        """The first failure in lines for a person: that of the job, where the Mgr says it. None without a failure."""
+        cause, ended = self.first, self.ended
+        lines = [] if ended is None or not ended.reason else [printable(f"the job has ended: {ended.reason}")]
+        if ended is not None and ended.cause is not None:
+            of_job, others = ended.cause, ended.others
+            own = cause is not None and (cause.rank, cause.pid) == (of_job.rank, of_job.pid)
+            return lines + words(cause if cause is not None and own else of_job, others)
         if cause is None:
-            return []
-        return words(cause, [each.rank for each in self._causes.values() if each is not cause and not each.asked])
+            return lines
+        others = tuple(each.rank for each in self._causes.values() if each is not cause and not each.asked)
+        return lines + words(cause, others)
 
 
 def take(error_file: str, pid: int) -> Records:

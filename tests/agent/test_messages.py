@@ -6,6 +6,7 @@ import pytest
 
 from taskd_net import ArgumentError
 from taskd_net.base.body import Body
+from taskd_net.base.cause import Cause, Place, Reason, write_cause
 from taskd_net.job.agent import messages
 from taskd_net.job.agent.messages import (
     Exit,
@@ -22,6 +23,10 @@ from taskd_net.job.agent.messages import (
 from taskd_net.job.decide.traffic import fault_ranks, rank_texts
 
 pytestmark = pytest.mark.oldest
+
+CAUSE = Cause(
+    3, 1, "h", 7, 1, "", 5, reason=Reason("ValueError", "ValueError: boom", "Traceback", Place("a.py", 3, ""))
+)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,15 @@ pytestmark = pytest.mark.oldest
         (Body("ACTION", 213, '["7"]'), StopRanks(frozenset({7}))),
         (Body("GRACE_EXIT", 0), ExitGracefully()),
         (Body("ACTION", 203, "", {"Reason": "no more"}), Exit("no more")),
+        (
+            Body("ACTION", 203, "", {"Reason": "no more", "Cause": write_cause(CAUSE), "Others": "0,x,2"}),
+            Exit("no more", CAUSE, (0, 2)),
+        ),
+        (Body("ACTION", 203, "", {"Cause": "none", "Others": ""}), Exit()),
+        (
+            Body("ACTION", 305, "4", {"Store": "h:1", "LocalWorlds": "2,1", "Cause": write_cause(CAUSE)}),
+            Meeting(4, "h:1", (2, 1), CAUSE),
+        ),
         (Body("ACTION", 210, "3", {"Round": "4", "Seconds": "900"}), Go(3, round=4, patience=900.0)),
         (Body("ACTION", 208, "3", {"Round": "4"}), RestartAll(3, 4)),
         (Body("ACTION", 305, "4", {"Missing": "1,2", "Seconds": "8"}), Waiting("1,2", 8.0)),
@@ -100,4 +114,8 @@ def test_reports() -> None:
     assert messages.fault((), 7, "", "FAILED").extension == {"REPORT_FAULT_TIME": "7", "WorkerState": "FAILED"}
     empty = '{"fault_ranks": [], "restart_times": -1}'
     assert messages.keep_alive() == Body("KEEP_ALIVE", 0, empty)
+    told = {"REPORT_FAULT_TIME": "7", "Cause": write_cause(CAUSE)}
+    assert messages.fault((), 7, cause=CAUSE).extension == told
+    ready = {"LocalWorld": "2", "Store": "h:1", "Cause": write_cause(CAUSE)}
+    assert messages.ready(3, "h:1", 2, CAUSE) == Body("STATUS", 304, "3", ready)
     assert messages.keep_alive("HEALTHY") == Body("KEEP_ALIVE", 0, empty, {"WorkerState": "HEALTHY"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taskd_net.base.cause import Cause
 from taskd_net.job.agent import messages
 from taskd_net.job.agent.plans import Leave
 from taskd_net.job.agent.supervision import (
@@ -602,7 +603,7 @@ def test_a_round_begins_when_the_processes_of_the_one_before_have_ended() -> Non
         3    offered                 | 304 2 2
         4    tick                    | KEEP_ALIVE
         5    305 1                   | ignored: nobody waits for it
-        5    305 2                   | StartAll 2 Meeting(round=2, store='10.0.0.7:7001', local_worlds=(2, 2))
+        5    305 2                | StartAll 2 Meeting(round=2, store='10.0.0.7:7001', local_worlds=(2, 2), cause=None)
         6    done                    |
         7    208 2 round 2           | ignored: the Agent is in round 2
         """,
@@ -745,9 +746,10 @@ def test_a_start_without_a_round_is_the_frameworks_own() -> None:
 
 def test_a_reason_of_the_managers_is_that_of_the_end() -> None:
     supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
-    supervisor.handle(Commanded(messages.Exit("node 1 has not come within 100 s")), 0.0, 0)
+    ends = messages.Exit("node 1 has not come within 100 s", Cause(rank=3, node=1), (0,))
+    supervisor.handle(Commanded(ends), 0.0, 0)
     (leaves,) = [each for each in supervisor.handle(CallReturned(), 0.0, 0) if isinstance(each, Leave)]
-    assert leaves == Leave(1, "the Mgr has sent 203: node 1 has not come within 100 s")
+    assert leaves == Leave(1, "the Mgr has sent 203: node 1 has not come within 100 s", ends)
 
 
 def test_an_agent_with_a_fault_tells_a_new_manager_of_its_round() -> None:

@@ -314,13 +314,18 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
             "10.0.0.7:8899",
             "1 / 2 / 3",
             "1 / 4 / 1",
+            "The job has ended: 6 failures within 600 s",
+            "rank 3 (node 1)",
+            "exit code 1; ValueError: boom; /job/train.py, line 42; after it ranks 0, 2; all ranks restarted: round 2",
+            "rank 0 (node 0)",
+            "ended by SIGKILL",
         ):
             assert part in text, part
         await page.click("#job button >> text=Agent/1")
         assert await page.inner_text("#who") == "Agent 1"
         await page.keyboard.press("Escape")
         calm = replace(WHOLE, agents=(), agents_in_trouble=0, plugins_off=(), counters=JobCounters(), decisions=())
-        stand.job = replace(calm, job_id=hostile, unprotected=0)
+        stand.job = replace(calm, job_id=hostile, unprotected=0, failures=(), ended="")
         await page.wait_for_function("() => document.querySelector('#job ol') === null")
         assert await page.inner_text("#job h2") == f"Job {hostile}"
         assert await page.query_selector("#job p.alarm") is None

@@ -23,7 +23,19 @@ from google.protobuf.message import DecodeError
 from taskd_net import NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
-from taskd_net.base.cause import HEAD_CHARS, TAIL_CHARS, TEXT_CHARS, Cause, first, read_reason, read_stack, words
+from taskd_net.base.cause import (
+    HEAD_CHARS,
+    TAIL_CHARS,
+    TEXT_CHARS,
+    Cause,
+    first,
+    read_cause,
+    read_reason,
+    read_stack,
+    summary,
+    words,
+    write_cause,
+)
 from taskd_net.base.codes import Code, ConfigError, Refusal
 from taskd_net.base.expect import Expected
 from taskd_net.base.job_id import require_job_id
@@ -321,10 +333,22 @@ def failures(data: bytes) -> None:
     for reason in found:
         cause = Cause(0, 0, "h", 1, 0, "SIGABRT", 5, reason=reason, thread=reason)
         assert first([cause]) == cause and all(line.isprintable() for line in words(cause))
+        assert read_cause(write_cause(cause)) == cause, "it travels as it is"
         if reason is not None:
             assert len(reason.message) < 2 * TEXT_CHARS and len(reason.traceback) < 2 * (HEAD_CHARS + TAIL_CHARS)
             assert reason.at_ns is None or 0 <= reason.at_ns < 2**63
             (reason.message + reason.traceback).encode()
+
+
+def causes(data: bytes) -> None:
+    """Causes in messages of Agents and of a Manager: whatever they say, they have words, and are stored again."""
+    cause = read_cause(data.decode("latin-1"))
+    if cause is not None:
+        lines = [summary(cause), summary(cause.told), *words(cause)]
+        assert all(line.isprintable() for line in lines)
+        assert len(write_cause(cause)) < 20 * (HEAD_CHARS + TAIL_CHARS)
+        assert read_cause(write_cause(cause)) == cause
+        assert isinstance(cause.likeness, str)
 
 
 TARGETS: Final[Mapping[str, Target]] = {
@@ -338,6 +362,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "given": given,
     "hosts": hosts,
     "failures": failures,
+    "causes": causes,
     "reports": reports,
     "job_reports": jobs.reports,
     "job_orders": jobs.clusterd,

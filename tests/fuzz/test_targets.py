@@ -254,6 +254,23 @@ failures = st.one_of(
 ).map(str.encode)
 
 
+reasons = error_values | st.dictionaries(
+    st.sampled_from(["kind", "message", "traceback", "at_ns", "pid", "place"]),
+    error_values | st.dictionaries(st.sampled_from(["file", "line", "function"]), error_values),
+)
+causes = (
+    st.fixed_dictionaries(
+        {"rank": st.integers(0, 9) | error_values},
+        optional={
+            **dict.fromkeys(("node", "host", "pid", "code", "signal", "at_ns", "asked"), error_values),
+            **dict.fromkeys(("reason", "thread"), reasons),
+        },
+    )
+    .map(json.dumps)
+    .map(str.encode)
+)
+
+
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
 
@@ -319,6 +336,7 @@ STRATEGIES = {
         ),
     ),
     "failures": damaged(failures),
+    "causes": damaged(causes),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "job_reports": damaged(json_texts),
     "job_orders": damaged(job_orders),

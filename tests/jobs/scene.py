@@ -37,7 +37,7 @@ class Scene:
         self.away: set[str] = set()
         self.lines: list[str] = []
         self.parts: dict[str, str] = {}
-        self._restarted: dict[str, str] = {}
+        self.restarts: dict[str, str] = {}
         self._messages = 0
 
     def say(self, text: str) -> None:
@@ -87,7 +87,7 @@ class Scene:
         extension = {vocabulary.FAULT_TIME: at} if at else {}
         agent = self.job.state.records.agents.get(rank)
         if after is None and agent is not None:
-            after = self._restarted.get(agent.incarnation)
+            after = self.restarts.get(agent.incarnation)
         extension |= {vocabulary.AFTER: after} if after else {}
         message = json.dumps({"fault_ranks": list(ranks), "restart_times": -1})
         self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.FAULT, message, **extension)
@@ -121,7 +121,7 @@ class Scene:
                 if command.code in (vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS):
                     for rank, agent in self.job.state.records.agents.items():
                         if agent.incarnation and command.destination.matches(Position.agent(rank)):
-                            self._restarted[agent.incarnation] = command.uuid
+                            self.restarts[agent.incarnation] = command.uuid
         for reply in outcome.replies:
             self.job.step(self.now, Acknowledged(reply.uuid))
         return outcome

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
+from taskd_net.base.cause import Cause, Place, Reason
 from taskd_net.base.position import Position
-from taskd_net.job.agent.messages import Meeting, read_command
+from taskd_net.job.agent.messages import Exit, Meeting, read_command
 from taskd_net.job.agent.plans import KillAll, Leave, Look, Offer, Return, StartAll
 from taskd_net.job.agent.supervision import (
     AgentJoined,
@@ -57,13 +58,18 @@ class Launcher:
     finished: bool = False
     stopped: bool = False
     outcome: str = ""
+    cause: Cause | None = None
+    """Of the failure of the workers; of one that dies slowly from its exception on."""
+    dies_at: float = 0.0
+    """The time at which a worker that dies slowly is gone; 0 without one."""
     meeting: Meeting | None = None
+    ended: Exit | None = None
     unread: list[Command] = field(default_factory=list)
     unsent: list[Body] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         name = f"{self.rank}.{self.life}"
-        features = (vocabulary.MEETS,)
+        features = (vocabulary.MEETS, vocabulary.TELLS)
         self.supervisor = Supervisor(PyTorchPlans(), TIMES, name, str(self.restarts), self.now, (), features)
         self.feed(AgentJoined())
 
@@ -75,27 +81,41 @@ class Launcher:
                 match action:
                     case SendReport(body):
                         self.unsent.append(body)
-                    case Leave():
-                        self.outcome, self.running = "left", 0
+                    case Leave(_, _, ended):
+                        self.outcome, self.running, self.ended = "left", 0, ended
                     case Return():
                         self.outcome, self.running = "returned", 0
                     case KillAll():
-                        self.running, self.failed, self.finished = 0, False, False
+                        self.running, self.failed, self.finished, self.dies_at = 0, False, False, 0.0
                         todo.append(CallReturned())
                     case Offer():
                         assert not self.running, "a round begins when the processes have ended"
                         store = f"127.0.0.1:{1000 * self.life + self.supervisor._round}" if self.rank == 0 else ""
-                        todo.append(Offered(store, 1))
+                        todo.append(Offered(store, 1, self.cause))
                     case StartAll(_, meeting):
                         assert meeting is not None and not self.running
-                        self.meeting, self.running, self.failed = meeting, meeting.round, False
+                        self.meeting, self.running, self.failed, self.cause = meeting, meeting.round, False, None
                         todo.append(CallReturned())
                     case Look():
                         ranks = frozenset((self.rank,))
                         failed = ranks if self.failed else frozenset[int]()
-                        todo.append(WorkerStatus(failed, not self.failed, self.finished, "done", "", ranks))
+                        cause = self.cause if self.failed else None
+                        todo.append(WorkerStatus(failed, not self.failed, self.finished, "done", "", ranks, cause))
                     case _:
                         pass
+
+    def fail(self, reason: Reason, slow: float = 0.0, code: int = 1) -> None:
+        """A worker raises, and is gone after some seconds."""
+        at, pid = int(self.now * 1e9), 100 * self.life + self.running
+        self.cause = Cause(self.rank, self.rank, "h", pid, code, "", at, reason=reason)
+        self.dies_at = self.now + slow
+        self.die()
+
+    def die(self) -> None:
+        """A worker that has raised may be gone now."""
+        if self.dies_at and self.now >= self.dies_at:
+            self.dies_at, self.failed = 0.0, True
+            self.feed(WorkerEnded())
 
     def read(self) -> None:
         """Carry out what has come."""
@@ -103,6 +123,15 @@ class Launcher:
             command = self.unread.pop(0)
             body = Body(command.msg_type, command.code, command.message, command.extension)
             self.feed(Commanded(read_command(body), command.uuid, command.extension.get(vocabulary.MEANT_FOR, "")))
+
+
+LOST = Reason("RuntimeError", traceback="RuntimeError: [/gloo/transport] Connection closed by peer")
+"""The reason of a worker whose peer is gone."""
+
+
+def raised(line: int) -> Reason:
+    """The reason of a worker that has raised at this line."""
+    return Reason("ValueError", "ValueError: boom", "ValueError: boom", Place("train.py", line, "step"))
 
 
 class Play:
@@ -121,6 +150,7 @@ class Play:
         self.notices = notices
         self.now = 1000.0
         self.lives = 0
+        self.failures = 0
         self.trained = 0
         """The last round in which all trained."""
         self.messages = 0
@@ -146,9 +176,11 @@ class Play:
             self.run(3.0 + 10 * rank)
         elif launcher is None or launcher.outcome:
             return
-        elif kind == "fail" and launcher.running:
-            launcher.failed = True
-            launcher.feed(WorkerEnded())
+        elif kind in ("fail", "slow") and launcher.running and launcher.cause is None:
+            self.failures += 1  # each at another line
+            launcher.fail(raised(self.failures), 7.0 if kind == "slow" else 0.0)
+        elif kind == "bug" and launcher.running and launcher.cause is None:
+            launcher.fail(raised(0))
         elif kind == "kill":
             del self.launchers[rank]
         elif kind in ("stop", "go on"):
@@ -164,19 +196,19 @@ class Play:
                 if not launcher.stopped and not launcher.outcome:
                     launcher.read()
                     launcher.feed(Tick())
+                    launcher.die()
                     self.peers_of(launcher)
             self.exchange()
 
     def peers_of(self, launcher: Launcher) -> None:
         """Ranks wait until all are there; one that has trained with the others, and loses one, fails or hangs."""
         peers = [self.launchers.get(rank) for rank in range(self.config.nodes)]
-        gone = any(peer is None or peer.running != launcher.running or peer.failed for peer in peers)
+        gone = any(peer is None or peer.running != launcher.running or peer.cause for peer in peers)
         if not gone and launcher.running:
             self.trained = launcher.running
         trained = launcher.running == self.trained
-        if self.notices and launcher.running and trained and gone and not launcher.finished and not launcher.failed:
-            launcher.failed = True
-            launcher.feed(WorkerEnded())
+        if self.notices and launcher.running and trained and gone and not launcher.finished and not launcher.cause:
+            launcher.fail(LOST)
 
     def exchange(self) -> None:
         """Reports go up, the Manager decides, commands go down."""
@@ -213,7 +245,7 @@ class Play:
 
 
 STEP = st.tuples(
-    st.sampled_from(("fail", "fail", "kill", "come", "stop", "go on", "wait", "wait", "kill manager")),
+    st.sampled_from(("fail", "slow", "kill", "come", "stop", "go on", "wait", "wait", "kill manager")),
     st.integers(0, 3),
 )
 
@@ -259,3 +291,70 @@ def test_no_failure_counts_twice(failing: Sequence[int], nodes: int, restarts: i
             assert not play.launchers
             return
         play.assert_together()
+        assert sum(play.job.state.failures.charged.values()) == sum(failures.values())
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 3), st.integers(1, 4), st.floats(0.0, 20.0), st.booleans())
+def test_a_worker_that_dies_slowly_is_the_first_failure(guilty: int, nodes: int, slow: float, notices: bool) -> None:
+    """Its peers may be reported first, and its process may be ended before it is gone by itself."""
+    play = Play(nodes, 1, notices)
+    play.run(5.0)
+    play.launchers[guilty % nodes].fail(raised(1), slow)
+    play.run(60.0)
+    play.assert_together()
+    failures = play.job.state.failures
+    (failure,) = failures.past
+    assert (failure.first.rank, failure.first.reason) == (guilty % nodes, raised(1))
+    assert failures.charged == {guilty % nodes: 1} and failures.open is None
+    assert failure.others == ([rank for rank in range(nodes) if rank != guilty % nodes] if notices else [])
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from((5.0, 20.0, 120.0, 700.0))), min_size=2, max_size=6))
+def test_the_same_bug_twice_without_progress_ends_all_nodes_with_it(course: Sequence[tuple[int, float]]) -> None:
+    """It may be another rank's. An attempt that lives a minute longer than the one before, or ten, makes progress."""
+    play = Play(2, 32_767, notices=True)
+    before = 0.0
+    for number, (rank, lives) in enumerate(course):
+        play.run(lives)
+        launchers = dict(play.launchers)
+        play.step("bug", rank % 2)
+        play.run(10.0)
+        if number and lives < before + 60.0 and lives < 600.0:
+            assert not play.launchers
+            for launcher in launchers.values():
+                assert launcher.ended is not None and launcher.ended.cause is not None
+                assert launcher.ended.cause.rank == rank % 2
+                assert launcher.ended.reason == "the same failure twice in a row: ValueError at train.py, line 0"
+            return
+        play.assert_together()
+        before = lives
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 4), st.integers(0, 3), st.booleans())
+def test_exit_code_65_ends_all_nodes_at_once(nodes: int, rank: int, notices: bool) -> None:
+    play = Play(nodes, 1000, notices)
+    play.run(5.0)
+    launchers = list(play.launchers.values())
+    launchers[rank % nodes].fail(Reason("SystemExit"), code=65)
+    play.run(30.0)
+    assert not play.launchers
+    reason = f"rank {rank % nodes} has ended with 65, so it is not to be started again"
+    assert {each.ended and each.ended.reason for each in launchers} == {reason}
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(2, 4))
+def test_a_node_that_is_lost_costs_no_restart(lost: Sequence[int], nodes: int) -> None:
+    """The ranks of the other nodes fail because of it."""
+    play = Play(nodes, 0, notices=True)
+    play.run(5.0)
+    for rank in lost:
+        play.step("kill", rank % nodes)
+        play.run(3.0)
+        play.come(rank % nodes)
+        play.run(60.0)
+        play.assert_together()
+    assert play.job.state.failures.charged == {}

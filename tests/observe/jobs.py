@@ -7,9 +7,11 @@ from typing import Final
 
 from taskd_net.observe.job_view import (
     AgentView,
+    CauseView,
     ClusterdView,
     DecisionView,
     DeviceView,
+    FailureView,
     JobCounters,
     JobView,
     LeaderView,
@@ -108,6 +110,20 @@ WHOLE: Final = JobView(
     devices_known=2,
     devices_isolated=1,
     unprotected=3,
+    failures=(
+        FailureView(
+            *(6, AT - 30, 41.5),
+            CauseView(
+                *(3, 1, "worker-7", 4711, "exit code 1", AT - 31, "ValueError", "ValueError: boom"),
+                *("/job/train.py", 42, "step", ("Traceback (most recent call last):", "ValueError: boom")),
+            ),
+            (0, 2),
+            "all ranks restarted: round 2",
+            AT - 29,
+        ),
+        FailureView(7, AT - 2, 5.0, CauseView(0, 0, "worker-6", 12, "ended by SIGKILL", AT - 2)),
+    ),
+    ended="6 failures within 600 s",
 )
 
 IN_ETCD: Final = replace(

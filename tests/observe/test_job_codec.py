@@ -14,11 +14,14 @@ from taskd_net.observe.job_codec import TEXT_CHARS
 from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,
+    FAILURES_SHOWN,
     MESSAGES_SHOWN,
     RANKS_SHOWN,
     AgentView,
+    CauseView,
     ClusterdView,
     DecisionView,
+    FailureView,
     JobCounters,
     JobView,
     LeaderView,
@@ -43,7 +46,11 @@ def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView, LeaderView]
+    "kind",
+    [
+        *(JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView, LeaderView),
+        *(FailureView, CauseView),
+    ],
 )
 def test_the_example_has_every_field(kind: type) -> None:
     def within(value: Any) -> list[Any]:
@@ -72,6 +79,8 @@ def test_the_widest_job_fits_into_an_answer() -> None:
         decisions=(decision,) * DECISIONS_SHOWN,
         restarts_left=number,
         profiling={number: 1},
+        failures=(FailureView(first=CauseView(number, message=text, traceback=(text,) * 100)),) * FAILURES_SHOWN,
+        ended=text,
     )
     data = wire.write_job(view)
     assert len(data) < limits.RECEIVE_BYTES

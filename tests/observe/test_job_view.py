@@ -70,6 +70,22 @@ def test_a_job_in_trouble() -> None:
     }  # fmt: skip
 
 
+def test_failures_of_a_job() -> None:
+    found = document_of(WHOLE)
+    whole, bare = found["failures"]
+    assert whole == {
+        "number": 6, "time": AT - 30, "lived": 41.5, "others": [0, 2],
+        "answer": "all ranks restarted: round 2", "answered": AT - 29,
+        "first": {
+            "rank": 3, "node": 1, "host": "worker-7", "pid": 4711, "end": "exit code 1", "time": AT - 31,
+            "type": "ValueError", "message": "ValueError: boom", "file": "/job/train.py", "line": 42,
+            "function": "step", "traceback": ["Traceback (most recent call last):", "ValueError: boom"],
+        },
+    }  # fmt: skip
+    assert (bare["answer"], bare["answered"], bare["first"]["type"], bare["first"]["file"]) == (None,) * 4
+    assert found["ended"] == "6 failures within 600 s" and document_of(JobView())["ended"] is None
+
+
 def test_a_refusal_of_clusterd_is_trouble() -> None:
     refused = ClusterdView("10.0.0.7:8899", "away", refused="Init 502, ClusterD does not know the job (yet)")
     view = replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused, unprotected=0)

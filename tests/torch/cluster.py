@@ -24,6 +24,9 @@ SOON: Final = 60.0
 PLAIN: Final = Path(__file__).with_name("plain.py")
 """A worker that needs no torch; see there."""
 
+FAILING: Final = Path(__file__).with_name("failing.py")
+"""A worker that needs no torch, and fails as a test says; see there."""
+
 
 @dataclass
 class Node:

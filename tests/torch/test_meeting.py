@@ -24,7 +24,7 @@ from taskd_net.job.agent.messages import Meeting
 from taskd_net.torch.agent import ElasticAgent
 from taskd_net.torch.meeting import MeetingHandler, serve_store
 from tests.manager.test_own_manager import children, command_line
-from tests.torch.cluster import PLAIN, SOON
+from tests.torch.cluster import FAILING, PLAIN, SOON
 
 
 def test_store_listens_at_its_address_alone() -> None:
@@ -83,6 +83,10 @@ def test_ranks_of_nodes_with_different_numbers_of_workers() -> None:
     ]
 
 
+CARRIED_OUT = 1 + FAILING.read_text().splitlines().index("        exec(code)  # noqa: S102 - the test's own")
+"""The line of that script that executes what the test says."""
+
+
 @dataclass
 class Job:
     """`taskd-net run` on two nodes of this machine, with two workers each that need no torch.
@@ -95,11 +99,11 @@ class Job:
     host: str = field(default_factory=lambda: ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))]))
     launchers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, node: int, *more: str, workers: int = 2) -> None:
+    def start(self, node: int, *more: str, workers: int = 2, script: Path = PLAIN) -> None:
         """Start the launcher of a node."""
         command = [sys.executable, "-m", "taskd_net.cli", "run", "--nnodes=2", f"--node-rank={node}"]
         command += [f"--master-addr={self.host}.1", f"--nproc-per-node={workers}"]
-        command += ["--monitor-interval=0.1", *more, str(PLAIN)]
+        command += ["--monitor-interval=0.1", *more, str(script)]
         own = ("TASKD_", "RANK", "MASTER_", "PET_")
         variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "PYTHONWARNINGS": "ignore"}
@@ -122,6 +126,16 @@ class Job:
                 return begun
             assert time.monotonic() < give_up_at, "".join(self.out(node).read_text() for node in (0, 1))
             select.select([], [], [], 0.05)
+
+    def fail(self, rank: int, code: str) -> None:
+        """Have a worker of `failing.py` execute some code."""
+        (self.folder / f"fail-{rank}").write_text(f"{code}\n")
+
+    def last_words(self, node: int) -> list[str]:
+        """The lines with which a launcher has ended."""
+        before, found, last = self.out(node).read_text().rpartition("taskd-net run: ")
+        assert found, before
+        return last.splitlines()
 
     def finish(self) -> None:
         """Let all workers succeed."""
@@ -212,3 +226,44 @@ def test_launcher_that_is_killed_and_started_again_takes_part(job: Job, node: in
     job.workers(1)
     job.finish()
     assert job.statuses() == [0, 0]
+
+
+def test_every_launcher_ends_with_the_first_failure_of_the_job_and_nothing_after_it(job: Job) -> None:
+    """Rank 3 of node 1 raises, and takes a second to die. Rank 0 fails meanwhile, because its peer is gone."""
+    for node in (0, 1):
+        job.start(node, "--max-restarts=0", script=FAILING)
+    job.workers(0)
+    job.fail(3, "import atexit, time; atexit.register(time.sleep, 1); open('gone', 'w'); raise ValueError('boom')")
+    lost = "RuntimeError('[/gloo/transport/tcp/pair.cc:1] Connection closed by peer')"
+    job.fail(0, f"import os\nif os.path.exists('gone'): raise {lost}")
+    assert job.statuses() == [1, 1]
+    for node in (0, 1):
+        ended, first, others, place, *traceback = job.last_words(node)
+        assert ended == "the job has ended: failure 1 of node 1, which has 0 restarts"
+        assert first.startswith("rank 3 failed first: exit code 1 (node 1, host ") and others.endswith(" it: 0")
+        assert place == f"at {FAILING}, line {CARRIED_OUT}, in step"
+        assert traceback[0] == "Traceback (most recent call last):" and traceback[-1] == "ValueError: boom"
+
+
+def test_same_bug_ends_the_job_at_its_second_start(job: Job) -> None:
+    for node in (0, 1):
+        job.start(node, script=FAILING)
+    job.workers(0)
+    job.fail(3, "raise ValueError('boom')")
+    assert job.statuses() == [1, 1]
+    reason = f"the job has ended: the same failure twice in a row: ValueError at {FAILING}, line {CARRIED_OUT}"
+    assert [job.last_words(node)[0] for node in (0, 1)] == [reason, reason]
+    said = job.out(0).read_text()
+    assert said.count("event=restarted_after") + said.count("restarted_after round=2") == 1
+
+
+def test_exit_code_65_ends_the_job_at_once(job: Job) -> None:
+    for node in (0, 1):
+        job.start(node, script=FAILING)
+    job.workers(0)
+    job.fail(1, "raise SystemExit(65)")
+    assert job.statuses() == [1, 1]
+    reason = "the job has ended: rank 1 has ended with 65, so it is not to be started again"
+    for node in (0, 1):
+        first, second, *_ = job.last_words(node)
+        assert first == reason and second.startswith("rank 1 failed: exit code 65 (node 0, ")

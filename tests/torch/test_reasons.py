@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from taskd_net.base.cause import Cause, Place, Reason
 from taskd_net.base.log_budget import LogBudget
+from taskd_net.job.agent.messages import Exit
 from taskd_net.torch import reasons
 from taskd_net.torch.reasons import Failures, Records
 from tests.torch.cluster import launched
@@ -154,7 +156,8 @@ def test_end_that_the_agent_asked_for_is_no_failure() -> None:
     assert add(failures, status=-15, asked_ns=60).asked
     assert failures.words() == []
     assert add(failures, Records(Reason(at_ns=61)), asked_ns=60).asked
-    assert not add(failures, Records(Reason(at_ns=59, message="boom")), asked_ns=60).asked
+    slow = add(failures, Records(Reason(at_ns=59, message="boom", exit_code=65)), status=-15, asked_ns=60)
+    assert (slow.asked, slow.code, slow.signal) == (False, 65, "")
     assert failures.words()[-1] == "boom"
     failures.forget([3, 4])
     assert failures.words() == [] and not failures.has(3, PID)
@@ -171,6 +174,9 @@ def test_stack_counts_where_the_process_itself_ended_by_a_signal(tmp_path: Path)
     record = Reason(message="boom")
     assert add(Failures(), Records(record), status=-6, error_file=str(path)).reason == record
 
+
+ENDED = "taskd-net run: the job has ended: failure 1 of node 0, which has 0 restarts"
+"""The first one of the last words, with `--max-restarts=0`."""
 
 TOGETHER = """
 import os, sys, time
@@ -189,6 +195,24 @@ time.sleep(1000)
 """
 
 
+def test_last_words_are_those_of_the_job() -> None:
+    """The Manager says them: its first failure may be another node's."""
+    failures = Failures()
+    failures.ended = Exit("no restart is left")
+    assert failures.words() == ["the job has ended: no restart is left"]
+    own = add(failures, Records(Reason(message="own, and whole")))
+    assert failures.words()[1:] == [
+        f"rank 3 failed: exit code 1 (node 1, host {own.host}, pid {PID})",
+        "own, and whole",
+    ]
+    there = Cause(5, 2, "far", 8, 0, "SIGKILL", 5)
+    failures.ended = Exit("", there, (3,))
+    first = "rank 5 failed first: ended by SIGKILL (node 2, host far, pid 8)"
+    assert failures.words() == [first, "ranks that failed after it: 3"]
+    failures.ended = Exit("\x1b[0m", replace(own, reason=Reason(message="own, cut")))
+    assert failures.words()[0].isprintable() and failures.words()[-1] == "own, and whole"
+
+
 @pytest.mark.torch_range
 @pytest.mark.parametrize(
     ("guilty", "end", "more"),
@@ -203,13 +227,13 @@ time.sleep(1000)
 )
 def test_last_words_of_the_launcher(guilty: str, end: str, more: list[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TOGETHER.format(guilty=guilty, victim=""))
-    done = launched(tmp_path, "--redirects=3", "train.py", workers=2)
+    done = launched(tmp_path, "--max-restarts=0", "--redirects=3", "train.py", workers=2)
     assert done.returncode == 1
-    _, found, last = done.stderr.rpartition("taskd-net run: rank ")
+    _, found, last = done.stderr.rpartition(f"{ENDED}\nrank ")
     first, *rest = last.splitlines()
     assert found and first.startswith(f"1 failed: {end} (node 0, host {socket.gethostname()}, pid ")
     assert all(line in rest for line in more) and bool(rest) == bool(more)
-    assert done.stderr.count("boom") == ("boom" in guilty) * 2, "the raise and its text, once"
+    assert done.stderr.count("\nValueError: boom\n") == ("boom" in guilty), "once"
 
 
 def test_victims_are_named_after_the_first(tmp_path: Path) -> None:
@@ -217,9 +241,10 @@ def test_victims_are_named_after_the_first(tmp_path: Path) -> None:
     guilty = "import atexit; atexit.register(time.sleep, 1); raise ValueError('boom')"
     victim = "raise RuntimeError('[/gloo/transport/tcp/pair.cc:1] Connection closed by peer')"
     (tmp_path / "train.py").write_text(TOGETHER.format(guilty=guilty, victim=victim))
-    done = launched(tmp_path, "--redirects=3", "train.py", workers=2)
+    done = launched(tmp_path, "--max-restarts=0", "--redirects=3", "train.py", workers=2)
     _, _, last = done.stderr.rpartition("taskd-net run: ")
-    lines = last.splitlines()
+    ended, *lines = last.splitlines()
+    assert f"taskd-net run: {ended}" == ENDED
     assert lines[0].startswith("rank 1 failed first: ") and lines[1] == "ranks that failed after it: 0"
     assert lines[2] == f"at {tmp_path / 'train.py'}, line 7, in step" and lines[-1] == "ValueError: boom"
 
@@ -230,11 +255,11 @@ def test_file_that_torch_cannot_read_does_not_end_the_launcher(name: str, tmp_pa
     (tmp_path / "content").write_text(FILES[name])
     copies = "import os, shutil\nshutil.copy('content', os.environ['TORCHELASTIC_ERROR_FILE'])\nos.kill(os.getpid(), 9)"
     (tmp_path / "train.py").write_text(copies)
-    done = launched(tmp_path, "train.py")
+    done = launched(tmp_path, "--max-restarts=0", "train.py")
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "error_file_unreadable" in "".join(path.read_text() for path in (tmp_path / "log").glob("*.log"))
-    last = [line for line in done.stderr.splitlines() if line != "boom"][-1]
-    assert last.startswith("taskd-net run: rank 0 failed: ended by SIGKILL")
+    *_, ended, last = [line for line in done.stderr.splitlines() if line != "boom"]
+    assert ended == ENDED and last.startswith("rank 0 failed: ended by SIGKILL")
 
 
 def test_success_says_nothing(tmp_path: Path) -> None:

@@ -22,11 +22,12 @@ from typing import Final
 from uuid import uuid4
 
 from taskd_net.base import vocabulary
+from taskd_net.base.cause import summary
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments
 from taskd_net.job.agent import plans
-from taskd_net.job.agent.messages import Go, read_command
+from taskd_net.job.agent.messages import Exit, Go, Meeting, read_command
 from taskd_net.job.agent.plans import Call, Leave, Plans, Return
 from taskd_net.job.agent.supervision import (
     AgentJoined,
@@ -115,6 +116,9 @@ class Agent:
         told: what the launcher was told about restarts.
         look: seconds between two looks at the workers.
         retry: seconds before a report that the Mgr has not taken is sent again.
+
+    Attributes:
+        ended: the Mgr's word for the end of the job, once it has come.
     """
 
     def __init__(
@@ -137,6 +141,7 @@ class Agent:
         self._devices = devices
         self.workers = workers
         self._plans = their_plans
+        self.ended: Exit | None = None
         self._start = StartGuard()
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
@@ -246,6 +251,8 @@ class Agent:
             os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
         if isinstance(command, Go) and (reason := self._told.objection(restarts=command.restarts)):
             log.warning("manager_decides_restarts", reason=reason)
+        if isinstance(command, Meeting) and command.cause is not None:
+            log.warning("restarted_after", round=command.round, cause=summary(command.cause))
         self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
 
     async def _first_join(self, node: Node) -> None:
@@ -289,8 +296,9 @@ class Agent:
                     log.info("command_ignored", command=type(command).__name__, reason=reason)
                 case Waits(missing, left):
                     log.warning("waits_for_nodes", nodes=missing, seconds_left=round(left))
-                case Leave(status, reason):
+                case Leave(status, reason, ended):
                     log.info("agent_leaves", code=status, reason=reason)
+                    self.ended = ended
                     self._over.set_result(action)
                 case Return():
                     self._over.set_result(action)

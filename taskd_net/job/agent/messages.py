@@ -9,6 +9,7 @@ from typing import Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
+from taskd_net.base.cause import Cause, read_cause, write_cause
 from taskd_net.base.codes import ArgumentError
 from taskd_net.base.untrusted import json_value, natural, shown
 from taskd_net.job.decide.traffic import read_count
@@ -43,9 +44,13 @@ class Exit:
 
     Args:
         reason: of a Mgr that ends the job itself; else empty.
+        cause: the first failure of the job; None if the Mgr does not say it.
+        others: ranks that failed because of it.
     """
 
     reason: str = ""
+    cause: Cause | None = None
+    others: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,13 @@ class Meeting:
         round: its number.
         store: address of the workers' store.
         local_worlds: number of workers of each node.
+        cause: the first failure of the job, because of which the round has begun; None without one.
     """
 
     round: int
     store: str
     local_worlds: tuple[int, ...]
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,9 @@ def read_command(body: Body) -> Command:
             restarts = extension.get(vocabulary.RESTARTS) == vocabulary.JOB
             return Go(_count(body.message), ours, in_place, *_round(extension), restarts)
         case vocabulary.EXIT:
-            return Exit(body.extension.get(vocabulary.REASON, ""))
+            others = (natural(text, _MOST) for text in body.extension.get(vocabulary.OTHERS, "").split(","))
+            ranks = tuple(rank for rank in others if rank is not None)
+            return Exit(body.extension.get(vocabulary.REASON, ""), _cause(body.extension), ranks)
         case vocabulary.RESTART_ALL:
             return RestartAll(_count(body.message), *_round(body.extension))
         case vocabulary.MEETING:
@@ -185,15 +194,17 @@ def question(remaining: str, most: int | None = None) -> Body:
     return Body(vocabulary.STATUS, vocabulary.MAY_I_START, remaining, extension)
 
 
-def ready(round_: int, store: str, local_world: int) -> Body:
+def ready(round_: int, store: str, local_world: int, cause: Cause | None = None) -> Body:
     """304: no worker runs, and those of a round may start.
 
     Args:
         round_: its number.
         store: address of the workers' store; of node 0 alone.
         local_world: number of workers.
+        cause: the first failure of the workers that ran before.
     """
     extension = {vocabulary.LOCAL_WORLD: str(local_world)} | ({vocabulary.STORE: store} if store else {})
+    extension |= _told(cause)
     return Body(vocabulary.STATUS, vocabulary.READY, str(round_), extension)
 
 
@@ -202,7 +213,7 @@ def finished(round_: int) -> Body:
     return Body(vocabulary.STATUS, vocabulary.FINISHED, str(round_))
 
 
-def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "") -> Body:
+def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "", cause: Cause | None = None) -> Body:
     """202: the workers with these global ranks have failed.
 
     Args:
@@ -210,14 +221,24 @@ def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = 
         at: the time at which it was seen, in seconds since the epoch.
         after: uuid of the last command that has restarted workers; empty for none.
         worker_state: of all workers, as the framework names it; empty where it has no name.
+        cause: the first failure; None where the framework does not know it.
     """
     extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {}) | _named(worker_state)
+    extension |= _told(cause)
     return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
 
 
 def keep_alive(worker_state: str = "") -> Body:
     """The Agent runs, and its workers are in this state; empty where the framework has no name for it."""
     return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state))
+
+
+def _told(cause: Cause | None) -> dict[str, str]:
+    return {} if cause is None else {vocabulary.CAUSE: write_cause(cause)}
+
+
+def _cause(extension: Mapping[str, str]) -> Cause | None:
+    return read_cause(extension.get(vocabulary.CAUSE, ""))
 
 
 def _named(worker_state: str) -> dict[str, str]:
@@ -263,6 +284,7 @@ def _meeting(body: Body) -> Meeting | Waiting:
         _natural(body.message, "message"),
         extension.get(vocabulary.STORE, ""),
         tuple(_natural(each, vocabulary.LOCAL_WORLDS) for each in worlds),
+        _cause(extension),
     )
 
 

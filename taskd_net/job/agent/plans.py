@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.messages import Exit, Meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,13 @@ class Leave:
 
     Args:
         status: 0 or 1.
-        reason: the cause, for the log.
+        reason: why it leaves, for the log.
+        ended: the Mgr's word for the end of the job; None without one.
     """
 
     status: int
     reason: str
+    ended: Exit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,10 @@ Step = Call | Pause | AwaitEnd | AwaitMeeting | AwaitRelease | ReportNoRanks | L
 Plan = tuple[Step, ...]
 
 
-def leave(reason: str) -> Plan:
+def leave(command: Exit) -> Plan:
     """203, with the reason of a Mgr that gives one."""
-    words = f"the Mgr has sent 203: {reason}" if reason else "the Mgr has sent 203"
-    return (KillAll(), ReportNoRanks(), Leave(1, words))
+    words = f"the Mgr has sent 203: {command.reason}" if command.reason else "the Mgr has sent 203"
+    return (KillAll(), ReportNoRanks(), Leave(1, words, command))
 
 
 def after_meeting(plan: Plan, round_: int) -> Plan:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from taskd_net.base.body import Body
+from taskd_net.base.cause import Cause
 from taskd_net.job.agent import messages
 from taskd_net.job.agent import plans as steps
 from taskd_net.job.agent.messages import Command
@@ -99,6 +100,7 @@ class WorkerStatus:
         result: the framework's own form of it.
         state: the framework's name for it; empty where it has none.
         ranks: global ranks of this node's workers; those that are not known yet are missing.
+        cause: the first failure; None where the framework does not know it.
     """
 
     failed: frozenset[int] = frozenset()
@@ -107,6 +109,7 @@ class WorkerStatus:
     result: object = None
     state: str = ""
     ranks: frozenset[int] = frozenset()
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +119,12 @@ class Offered:
     Args:
         store: address of the workers' store; empty but on node 0.
         local_world: number of workers of the node.
+        cause: the first failure of the workers that ran before: also of one that was ended while it died.
     """
 
     store: str = ""
     local_world: int = 0
+    cause: Cause | None = None
 
 
 Event = AgentJoined | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus | Offered
@@ -408,7 +413,7 @@ class Supervisor:
             case messages.Go():
                 return self._after_meeting(self._plans.start(command.remaining), command.round)
             case messages.Exit():
-                return steps.leave(command.reason)
+                return steps.leave(command)
             case messages.ExitGracefully():
                 return steps.exit_gracefully(self._times.grace)
             case messages.RestartAll():
@@ -445,7 +450,7 @@ class Supervisor:
             self._waiting.append((steps.AwaitRelease(self._round), *plan) if self._round else plan)
         elif seen.failed != self._failed:
             self._failed = seen.failed
-            told = messages.fault(seen.failed, at, self._restart, seen.state)
+            told = messages.fault(seen.failed, at, self._restart, seen.state, seen.cause)
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._fault = told if seen.failed else None
@@ -480,7 +485,8 @@ class Supervisor:
         """The Agent's own part in what it waits for."""
         if isinstance(wait, steps.AwaitRelease):
             return messages.finished(wait.round)
-        return messages.ready(wait.round, self._offered.store, self._offered.local_world)
+        offered = self._offered
+        return messages.ready(wait.round, offered.store, offered.local_world, offered.cause)
 
     def _tell_again(self, now: float) -> None:
         """Report the fault to a Mgr that has had the time to know the other Agents."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from taskd_net.base import vocabulary
+from taskd_net.base.cause import Cause, read_cause, write_cause
 from taskd_net.base.position import Role, is_rank
 from taskd_net.job.decide import events, state, times, traffic
 from taskd_net.job.decide.device_reports import RegisteredDevices
@@ -47,6 +48,7 @@ from taskd_net.job.decide.events import (
     Unbarred,
     Underway,
 )
+from taskd_net.job.decide.failures import JobFailures, told
 from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
@@ -340,7 +342,14 @@ class Job:
         # As a number: a rank may come with zeros before it.
         named = src.role == Role.AGENT and is_rank(src.server_rank)
         leaving = named and current.outbox.has(traffic.agent(int(src.server_rank)), vocabulary.EXIT)
+        cause = None
+        if vocabulary.CAUSE in report.extension:
+            cause = read_cause(report.extension[vocabulary.CAUSE])
+            rest = {key: text for key, text in report.extension.items() if key != vocabulary.CAUSE}
+            report = replace(report, extension=rest)  # it is long, and stored elsewhere
         taken = current.records.take(current.now, report, leaving=leaving)
+        if named and report.code in (vocabulary.FAULT, vocabulary.READY):
+            self._note_failure(int(src.server_rank), cause)
         if leaving and report.code == vocabulary.FAULT and read_fault(current.now, report.message, {}) is None:
             # An Agent says this on its way out, so it has its 203, whatever becomes of the acknowledgement.
             for command in current.outbox.commands_to(traffic.agent(int(src.server_rank)), vocabulary.EXIT):
@@ -348,6 +357,8 @@ class Job:
         if taken is Taken.NEW_PROCESS:
             node = int(src.server_rank)
             current.open_faults.replaced(self._ranks_of(node) if src.role == Role.AGENT else ())
+            if src.role == Role.AGENT and current.failures.began:
+                current.failures.loses(node)
             if src.role == Role.WORKER:
                 current.outbox.void(traffic.worker(node, int(src.process_rank)))
             else:
@@ -355,6 +366,17 @@ class Job:
                 current.outbox.void(traffic.agent(node), vocabulary.START if theirs else None)
         current.dirty = current.dirty or taken in (Taken.CHANGED, Taken.NEW_PROCESS)
         return taken is not Taken.REFUSED
+
+    def _note_failure(self, node: int, cause: Cause | None) -> None:
+        """Take in what an Agent says about failed processes of its own node, with the first cause if it says it."""
+        current = self.state
+        if cause is not None:
+            cause = replace(cause, node=node)
+        fault = current.records.fresh_faults.pop(node, None)
+        if fault is not None:
+            current.failures.take(current.now, node, fault, cause, rounds=current.records.rounds.open)
+        elif cause is not None:
+            current.failures.late(cause)
 
     def _acknowledge(self, event: Acknowledged) -> bool:
         """Settle what has arrived.
@@ -462,6 +484,7 @@ class Job:
             current.retry_time,
             current.first_retry_time,
             self.requests,
+            current.failures,
         )
 
     def _note_requests(self) -> None:
@@ -488,7 +511,7 @@ class Job:
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += [fault.at for fault in self._unanswered(answers).values()]
-                more = self._receiver(item, agents) | self._round(item)
+                more = self._receiver(item, agents) | self._round(item) | self._cause(item, agents)
                 command = item.signed(current.uuid(), owner, more)
                 current.outbox.add(current.now, command, self.config.times.retry)
                 outcome.commands.append(command)
@@ -499,6 +522,9 @@ class Job:
                     current.records.exit(rank)
                 if command.code == vocabulary.EPOCH_BEGIN:
                     current.records.begin_epoch(int(command.message))
+                    current.failures.attempt_begins(current.now)
+                elif command.code == vocabulary.RESTART_RANKS:
+                    self._answered(f"ranks restarted alone: {','.join(map(str, command.ranks))}", outcome)
             case Reply():
                 reply = replace(item, uuid=current.uuid())
                 current.outbox.add(current.now, reply, self.config.times.retry)
@@ -517,16 +543,23 @@ class Job:
                 current.records.restarted(item.left, current.retry_time, everybody=item.everybody)
                 if item.everybody:
                     current.open_faults.answered()
+                    self._answered(f"all ranks restarted: round {current.records.rounds.number}", outcome)
                 self.devices.restarted(current.now)
             case traffic.Retried():
                 current.records.retry_answered(current.retry_time)
                 return
             case traffic.RunBegins():
                 current.records.run_begins(meets=item.meets)
+                current.failures = JobFailures(changed=True)
             case traffic.MeetsNoMore():
                 current.records.meets_no_more()
+            case traffic.AttemptBegins():
+                current.failures.attempt_begins(current.now)
             case traffic.RunEnds():
                 current.records.run_ends()
+                current.failures.ends(item.reason)
+                if item.reason:
+                    self._answered(f"the job has ended: {item.reason}", outcome)
             case Reset():
                 item = replace(item, uuid=current.uuid())
                 self.devices.begun(item.device, item.uuid)
@@ -552,6 +585,27 @@ class Job:
         if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not meets:
             return {}
         return {vocabulary.ROUND: str(rounds.number), vocabulary.SECONDS: f"{self.config.node_s:.0f}"}
+
+    def _answered(self, words: str, outcome: Outcome) -> None:
+        """Note what becomes of the job because of a failure."""
+        failures = self.state.failures
+        failures.answer(self.state.now, words)
+        if failures.open is not None:
+            outcome.note("failure_answered", number=failures.open.number, cause=told(failures.open), answer=words)
+
+    def _cause(self, command: Command, agents: list[int]) -> dict[str, str]:
+        """The first failure of the job, in a 203 or 305 to an Agent that takes it."""
+        failure, records = self.state.failures.open, self.state.records
+        if failure is None or command.code not in (vocabulary.EXIT, vocabulary.MEETING) or not agents:
+            return {}
+        if not all(records.has_feature(rank, vocabulary.TELLS) for rank in agents):
+            return {}
+        if command.code == vocabulary.MEETING:
+            return (
+                {} if vocabulary.MISSING in command.extension else {vocabulary.CAUSE: write_cause(failure.first.brief)}
+            )
+        others = {vocabulary.OTHERS: ",".join(map(str, failure.others))} if failure.others else {}
+        return {vocabulary.CAUSE: write_cause(failure.first.told)} | others
 
     def _unanswered(self, nodes: Iterable[int]) -> dict[int, Fault]:
         """The faults of these Agents that no command on its way answers, by node."""

@@ -214,6 +214,7 @@ class Records:
         since: time from which on this Manager hears heartbeats; those before are not stored.
         changed_agents, changed_workers: since the last tick.
         unsaved_agents, unsaved_workers: since they were last taken out for storing.
+        fresh_faults: those that were reported, and no repeats, since they were taken out.
         registered_again: Agents whose devices may be others than when `RegisteredDevices` has read them.
     """
 
@@ -235,6 +236,7 @@ class Records:
     changed_workers: set[int] = field(default_factory=set)
     unsaved_agents: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
     unsaved_workers: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
+    fresh_faults: dict[int, Fault] = field(default_factory=dict, compare=False, metadata=UNSTORED)
     registered_again: set[int] = field(default_factory=set, compare=False, metadata=UNSTORED)
 
     @property
@@ -346,7 +348,7 @@ class Records:
         if agent.fault is not None:
             agent.fault = replace(agent.fault, at=now, reported=now)
             self.faulty.add(rank)
-            self._drop(agent.fault.ranks)
+            self._drop(agent.fault.ranks, rank)
         if _ASKS in agent.reports and agent.heartbeat < agent.reports[_ASKS].at:
             self.ask_again(rank)
         self._agent_changed(rank)
@@ -368,12 +370,20 @@ class Records:
 
     def has_lost_peer(self, rank: int) -> bool:
         """True for a Worker whose last words were that a peer is gone from the present epoch."""
+        report = self._departure(rank)
+        return report is not None and report.extension.get(vocabulary.REASON) != ENDED
+
+    def has_left(self, rank: int) -> bool:
+        """True for a Worker whose last words were that it has left the present epoch."""
+        return self._departure(rank) is not None
+
+    def _departure(self, rank: int) -> KeptReport | None:
+        """The last words of a Worker, if they were that it has left the present epoch."""
         worker = self.workers.get(rank)
         report = None if worker is None else worker.reports.get(PART)
         part = None if report is None else read_part(report.message, report.extension)
-        if report is None or part is None or part.phase != LEFT or part.epoch != self.epochs.number:
-            return False
-        return report.extension.get(vocabulary.REASON) != ENDED
+        left = part is not None and part.phase == LEFT and part.epoch == self.epochs.number
+        return report if left else None
 
     def begin_epoch(self, number: int) -> None:
         """Every Worker is called to an epoch."""
@@ -416,9 +426,14 @@ class Records:
 
     def meets(self, rank: int) -> bool:
         """True for an Agent that can meet the others by way of the Manager."""
-        registered = self.agents[rank].reports.get(REGISTERED)
+        return self.has_feature(rank, vocabulary.MEETS)
+
+    def has_feature(self, rank: int, feature: str) -> bool:
+        """True for an Agent that has named a feature."""
+        agent = self.agents.get(rank)
+        registered = None if agent is None else agent.reports.get(REGISTERED)
         features = "" if registered is None else registered.extension.get(vocabulary.FEATURES, "")
-        return vocabulary.MEETS in features.split(",")
+        return feature in features.split(",")
 
     def said_round(self, rank: int, code: int) -> tuple[int, float]:
         """The round that an Agent has named in its last report of this kind, and the time of it; zeros without one."""
@@ -455,7 +470,7 @@ class Records:
                 return Taken.REFUSED
             if agent is not None and agent.registered and self.epochs.world:
                 self.renewed.add(rank)
-                self._drop(each for each, worker in self.workers.items() if worker.node == rank)
+                self._drop(self.workers, rank)
             self._replaced(rank)
             self.agents[rank] = new = self._begin(AgentRecord(), now, report)
             if agent is not None and not agent.incarnation and not new.incarnation and _ASKS in agent.reports:
@@ -509,6 +524,8 @@ class Records:
             fault = read_fault(now, report.message, report.extension)
             if fault is not None and agent.incarnation and fault.is_answered_by(agent.restarted):
                 return
+            if fault is not None and (agent.fault is None or agent.fault.ranks != fault.ranks):
+                self.fresh_faults[rank] = fault
             agent.fault = fault
             if agent.exited:
                 return
@@ -516,12 +533,13 @@ class Records:
                 self.faulty.discard(rank)
             else:
                 self.faulty.add(rank)
-                self._drop(agent.fault.ranks)
+                self._drop(agent.fault.ranks, rank)
 
-    def _drop(self, ranks: Iterable[int]) -> None:
-        """Failed Workers have no part in the training."""
+    def _drop(self, ranks: Iterable[int], node: int) -> None:
+        """Failed Workers of a node have no part in the training. An Agent says nothing of other nodes."""
         for rank in ranks if self.epochs.phases else ():
-            if (worker := self.workers.get(rank)) is not None and worker.phase:
+            worker = self.workers.get(rank)
+            if worker is not None and worker.phase and worker.node == node:
                 self.epochs.drop(worker)
                 self.unsaved_workers.add(rank)
 
@@ -534,7 +552,7 @@ class Records:
                 return Taken.REFUSED
             if worker is not None and worker.registered:
                 self._count(worker.profiling, -1)
-            self._drop((rank,))
+            self._drop((rank,), self.workers[rank].node if rank in self.workers else node)
             self.workers[rank] = self._begin(WorkerRecord(node=node), now, report)
             self._count(UNKNOWN, 1)
             return Taken.NEW_PROCESS

@@ -12,6 +12,7 @@ from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.device_reports import Reporters
 from taskd_net.job.decide.device_state import DevicePlace, DeviceState, FaultConfig, ranks_of_node
 from taskd_net.job.decide.events import Signal
+from taskd_net.job.decide.failures import JobFailures
 from taskd_net.job.decide.orders import ClusterdRound
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S, Outbox
 from taskd_net.job.decide.records import AGENT_SILENT_S, Fault, Records
@@ -119,6 +120,7 @@ class Snapshot:
         retry_time: of reset.json; None without that file.
         first_retry_time: the one that this job's first Manager began with.
         requests: the last request to each plugin that takes some, by the name of its class.
+        failures: of the run.
     """
 
     now: float
@@ -131,6 +133,7 @@ class Snapshot:
     retry_time: int | None
     first_retry_time: int | None
     requests: Mapping[str, Any]
+    failures: JobFailures = field(default_factory=JobFailures)
 
     @property
     def profiling(self) -> Any:

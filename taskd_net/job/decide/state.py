@@ -10,6 +10,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import json_value, shown
 from taskd_net.job.decide.device_state import DeviceState
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
+from taskd_net.job.decide.failures import JobFailures
 from taskd_net.job.decide.orders import ClusterdRound, OpenFaults, Orders
 from taskd_net.job.decide.outbox import Outbox, Sending
 from taskd_net.job.decide.plain import from_plain, to_text
@@ -40,13 +41,15 @@ class NewerRelease(ConfigError):
     """A newer release has written the state."""
 
 
-_OWN_PARTS: Final = ("records", "outbox", "orders", "devices")
+_OWN_PARTS: Final = ("records", "outbox", "orders", "devices", "failures")
 """Fields of the state that are stored in parts of their own."""
 
 _OF_DEVICES: Final = ("tasks", "nodes", "reporters", "ranks", "listed")
 """Fields of the devices that are stored together."""
 
-_APART: Final = frozenset(("agents", "workers", "unsaved_agents", "unsaved_workers", "registered_again"))
+_APART: Final = frozenset(
+    ("agents", "workers", "unsaved_agents", "unsaved_workers", "fresh_faults", "registered_again")
+)
 """Fields of the records that are no part of `rest`: those that are stored entry by entry, and marks."""
 
 
@@ -75,6 +78,7 @@ class JobState:
         own_order: uuid of the last strategy that ClusterD has not ordered.
         own_until: the time at which that one has failed; 0 without one under way.
         devices: faults of devices.
+        failures: of the run.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time: as in a Snapshot.
@@ -100,6 +104,7 @@ class JobState:
     own_order: str = ""
     own_until: Timer = 0.0
     devices: DeviceState = field(default_factory=DeviceState)
+    failures: JobFailures = field(default_factory=JobFailures)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: Timer = 0.0
     retry_time: int | None = None
@@ -117,7 +122,8 @@ class JobState:
 
 
 def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
-    """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `fault_files`;
+    """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `failures`,
+    `fault_files`;
     and always `rest`, `devices` and `plugins`.
     """
     records, outbox = state.records, state.outbox
@@ -135,6 +141,8 @@ def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | No
         taken.clear()
     if state.orders.changed:
         state.orders.changed, parts["orders"] = False, to_text(state.orders)
+    if state.failures.changed:
+        state.failures.changed, parts["failures"] = False, to_text(state.failures)
     rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in _OWN_PARTS}
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
     parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
@@ -161,7 +169,8 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> JobSta
     devices = _value(parts.get("devices", "{}"))
     if isinstance(devices, dict):
         devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
-    own = {"records": records, "orders": orders, "devices": devices}
+    failures = _value(parts.get("failures", "{}"))
+    own = {"records": records, "orders": orders, "devices": devices, "failures": failures}
     read = _with_round(from_plain(JobState, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)

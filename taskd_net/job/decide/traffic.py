@@ -247,8 +247,19 @@ class MeetsNoMore:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptBegins:
+    """All processes of the job are there again: what fails now is a further failure."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnds:
-    """The run is over. An Agent that asks for a go now waits for the others of the next run."""
+    """The run is over. An Agent that asks for a go now waits for the others of the next run.
+
+    Args:
+        reason: of the end; empty if all have succeeded.
+    """
+
+    reason: str = ""
 
 
 Item = (
@@ -264,6 +275,7 @@ Item = (
     | StepEnded
     | RunBegins
     | MeetsNoMore
+    | AttemptBegins
     | RunEnds
 )
 """A decision of a plugin."""

@@ -46,6 +46,8 @@ def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None
             log.warning("pause_overdue", **notice.fields)
         case "stop_forgotten":
             log.warning("stop_forgotten", **notice.fields)
+        case "failure_answered":
+            log.warning("failure_answered", **notice.fields)
         case "message_lost":
             log.warning("command_not_taken", **notice.fields)
         case _ if notice.fields["plugin"] not in guarded:

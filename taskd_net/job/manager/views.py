@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, islice
 
+from taskd_net.base.cause import Cause, Place, Reason
 from taskd_net.base.vocabulary import JOB, PLATFORM
 from taskd_net.core.counters import Latency
+from taskd_net.job.decide.failures import JobFailure
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import Outbox
 from taskd_net.job.decide.records import Records
@@ -15,10 +17,14 @@ from taskd_net.job.decide.traffic import agent
 from taskd_net.job.manager.config import ManagerConfig
 from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
+    FAILURES_SHOWN,
     RANKS_SHOWN,
+    TRACEBACK_LINES,
     AgentView,
+    CauseView,
     ClusterdView,
     DecisionView,
+    FailureView,
     JobCounters,
     JobView,
     StreamView,
@@ -77,6 +83,8 @@ def job_view(
         state_file=config.state or "",
         plugins_off=plugins_off,
         clusterd=clusterd,
+        failures=tuple(map(_failure, state.failures.shown[-FAILURES_SHOWN:])),
+        ended=state.failures.ended,
     )
 
 
@@ -108,4 +116,38 @@ def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> A
         commands=tuple(outbox.codes_to(agent(rank))),
         worker_state=record.worker_state,
         silent_since=silent_since,
+    )
+
+
+def _failure(failure: JobFailure) -> FailureView:
+    return FailureView(
+        number=failure.number,
+        at=failure.at,
+        lived=failure.lived,
+        first=_cause(failure.first),
+        others=tuple(failure.others[:RANKS_SHOWN]),
+        answer=failure.answer,
+        answered=failure.answered,
+    )
+
+
+def _cause(cause: Cause) -> CauseView:
+    reason = cause.reason or Reason()
+    place = reason.place or Place("", 0, "")
+    lines = reason.traceback.splitlines()
+    if len(lines) > TRACEBACK_LINES:
+        lines = [*lines[: TRACEBACK_LINES // 4], "[...]", *lines[1 - 3 * TRACEBACK_LINES // 4 :]]
+    return CauseView(
+        rank=cause.rank,
+        node=cause.node,
+        host=cause.host,
+        pid=cause.pid,
+        end=cause.end,
+        at=cause.at_ns / 1e9,
+        kind=reason.kind,
+        message=reason.message,
+        file=place.file,
+        line=place.line,
+        function=place.function,
+        traceback=tuple(lines),
     )

@@ -106,10 +106,28 @@ def test_a_report_that_is_older_than_the_restart_is_no_second_failure() -> None:
 @pytest.mark.parametrize("seconds", [0.5, 1.5])
 def test_failures_within_a_second_are_one(seconds: float) -> None:
     scene = failed()
+    scene.part(LEFT, 1, epoch=1)
     scene.tick(seconds)
     scene.fault(0, 1)
     expected = [("Agent/0", 209)] if seconds < 1.0 else [("Agent/0", 203)]
     assert commands(scene.tick()) == expected, "a later one is left to others, and Agent 0 ends the job"
+
+
+def test_a_rank_that_dies_slowly_belongs_to_the_failure() -> None:
+    """Its exception was the first; its process ends 5 s after its peers have left."""
+    scene = failed()
+    scene.part(LEFT, 0, 2, epoch=1)
+    scene.tick(5.0)
+    scene.fault(0, 1)
+    assert commands(scene.tick()) == [("Agent/0", 209)]
+    scene.fault(0, 1)
+    assert commands(scene.tick()) == [("Agent/0", 203)], "it was restarted already"
+
+
+def test_an_agent_says_nothing_of_ranks_of_other_nodes() -> None:
+    scene = training()
+    scene.fault(1, 0)
+    assert scene.job.state.records.workers[0].phase == RUNNING
 
 
 def test_a_failure_while_the_ranks_join_is_a_second_one() -> None:

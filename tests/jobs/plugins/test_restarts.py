@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from taskd_net.base import vocabulary
+from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
+from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
-from taskd_net.job.decide.plugins.restarts import FAILURES, FAILURES_S, LOST_S, PAUSE_S, TELL_S
+from taskd_net.job.decide.plugins.restarts import LOST_S, TELL_S
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command, Outcome
 from tests.jobs.scene import Scene, commands, owner
 
 JOB = JobConfig(nodes=2, processes_per_node=2, in_place=True, supervises=True, node_s=100.0)
 RECOVERY = "ResumeTrainingAfterFaultStream"
+
+
+BUG = Reason("ValueError", "ValueError: boom", "Traceback\nValueError: boom", Place("train.py", 3, "step"))
+GLOO = Reason("RuntimeError", "closed", "RuntimeError: [/gloo/pair.cc] Connection closed by peer")
 
 
 class Nodes:
@@ -47,6 +54,24 @@ class Nodes:
         for rank in ranks:
             store = {vocabulary.STORE: f"127.0.0.1:{7000 + number}"} if rank == 0 else {}
             self.scene.report(f"Agent/{rank}", "STATUS", vocabulary.READY, str(number), LocalWorld="2", **store)
+
+    def fail(
+        self,
+        rank: int,
+        at: int,
+        reason: Reason | None = None,
+        code: int = 1,
+        *,
+        node: int | None = None,
+        slow: bool = False,
+    ) -> Cause:
+        """A rank fails, and its Agent says why; of a slow one before it takes the last restart. Returns the cause."""
+        cause = Cause(rank, rank // 2 if node is None else node, "h", 7, code, "", at, reason=reason)
+        agent = self.scene.job.state.records.agents[rank // 2]
+        after = "" if slow else self.scene.restarts.get(agent.incarnation, "")
+        more = {vocabulary.CAUSE: write_cause(cause)} | ({vocabulary.AFTER: after} if after else {})
+        self.scene.report(f"Agent/{rank // 2}", "STATUS", 202, json.dumps({"fault_ranks": [rank]}), **more)
+        return cause
 
     def beat(self, *ranks: int) -> None:
         """Agents say that they are there."""
@@ -432,3 +457,137 @@ def test_an_agent_that_does_not_know_the_message_is_not_told_whom_it_waits_for()
     nodes = Nodes(features="other")
     nodes.come(1)
     assert nodes.settle() == [] and nodes.tick(TELL_S) == []
+
+
+def telling(restarts: int = UNLIMITED) -> Nodes:
+    """Nodes at work whose Agents say why ranks have failed."""
+    nodes = Nodes(restarts, "meets,tells")
+    nodes.come(0, 1)
+    nodes.settle()
+    nodes.ready(1, 0, 1)
+    nodes.settle()
+    nodes.beat(0, 1)
+    nodes.scene.lines.clear()
+    return nodes
+
+
+def test_all_nodes_hear_of_the_first_failure_of_the_job() -> None:
+    nodes = telling(restarts=0)
+    nodes.fail(0, 9, GLOO)
+    assert {command.code for command in nodes.settle()} == {208}, "its peer has not been heard of"
+    guilty = nodes.fail(3, 5, BUG, slow=True)
+    assert nodes.settle() == [], "the restart answers it, too"
+    nodes.ready(2, 0, 1)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+    for command in sent:
+        assert read_cause(command.extension["Cause"]) == guilty and command.extension["Others"] == "0"
+        assert command.extension["Reason"] == "failure 1 of node 1, which has 0 restarts"
+    failures = nodes.scene.job.state.failures
+    assert failures.ended == "failure 1 of node 1, which has 0 restarts"
+    assert failures.open is not None and failures.open.answer == f"the job has ended: {failures.ended}"
+    last = [line for line in nodes.scene.lines if "failure_answered" in line][-1]
+    assert "failure_answered 1 rank 3 of node 1: exit code 1: ValueError: boom at train.py, line 3; after it" in last
+
+
+def test_rank_that_was_ended_while_it_died_is_found_at_the_meeting() -> None:
+    """Its Agent has not reported it; it was the first all the same, and its node has no restart left."""
+    nodes = telling(restarts=0)
+    nodes.fail(0, 9, GLOO)
+    nodes.settle()
+    nodes.ready(2, 0)
+    guilty = Cause(3, 1, "h", 8, 1, "", 5, reason=BUG)
+    told = {"LocalWorld": "2", "Cause": write_cause(guilty)}
+    nodes.scene.report("Agent/1", "STATUS", vocabulary.READY, "2", **told)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+    assert {command.extension["Reason"] for command in sent} == {"failure 1 of node 1, which has 0 restarts"}
+
+
+def test_meeting_says_because_of_what_the_round_has_begun() -> None:
+    nodes = telling()
+    cause = nodes.fail(3, 5, BUG)
+    nodes.settle()
+    nodes.ready(2, 0, 1)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 305), ("Agent/1", 305)]
+    assert {command.extension["Cause"] for command in sent} == {write_cause(cause.brief)}
+    nodes.come(1)
+    nodes.settle()
+    nodes.ready(3, 0, 1)
+    assert not any("Cause" in command.extension for command in nodes.settle()), "a node came back"
+
+
+def test_agents_that_do_not_know_causes_get_none() -> None:
+    nodes = at_work(restarts=0)
+    nodes.fail(3, 5, BUG)
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+    assert not any("Cause" in command.extension for command in sent)
+
+
+def test_an_agent_speaks_for_its_own_node() -> None:
+    nodes = telling(restarts=1)
+    nodes.fail(3, 5, BUG, node=0)
+    nodes.settle()
+    assert nodes.scene.job.state.failures.shown[0].first.node == 1
+
+
+def test_a_report_that_is_repeated_is_no_further_failure() -> None:
+    nodes = telling()
+    nodes.fail(3, 5, BUG)
+    nodes.fail(3, 5, BUG)
+    nodes.settle()
+    assert nodes.scene.job.state.failures.count == 1
+
+
+def test_text_that_is_no_cause_leaves_the_failure_as_it_is() -> None:
+    nodes = telling()
+    nodes.scene.report("Agent/1", "STATUS", 202, '{"fault_ranks": [3]}', Cause="none")
+    assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+    (failure,) = nodes.scene.job.state.failures.shown
+    assert (failure.first.rank, failure.first.host) == (3, "")
+
+
+@pytest.mark.parametrize("code", [1, 65])
+def test_a_failure_that_comes_again_in_place_ends_the_job(code: int) -> None:
+    """InPlacePlugin has the stream, and the other ranks have left their epoch; exit code 65 needs no second time."""
+    nodes = telling()
+    scene = nodes.scene
+    scene.part("new", 0, 1, 2, 3)
+    scene.settle()
+    scene.part("running", 0, 1, 2, 3, epoch=1)
+    scene.settle()
+    if code == 1:
+        nodes.fail(3, 5, BUG)
+        assert [each.code for each in nodes.settle() if each.code != 303] == [209]
+        scene.part("left", 0, 1, 2, epoch=1)
+        scene.part("new", 3)
+        nodes.settle()
+        scene.part("running", 0, 1, 2, 3, epoch=2)
+        nodes.settle()
+        scene.part("left", 0, epoch=2)
+        nodes.settle()
+        assert owner(scene) == "InPlacePlugin"
+    nodes.fail(1, 9, BUG, code=code)
+    assert codes(nodes.settle()) == [("Agent/0", 203), ("Agent/1", 203)]
+    assert owner(scene) == ""
+
+
+def test_recoveries_in_place_count_as_rounds_do() -> None:
+    nodes = telling(restarts=1)
+    scene = nodes.scene
+    scene.part("new", 0, 1, 2, 3)
+    scene.settle()
+    for epoch, rank in ((1, 3), (2, 0)):
+        scene.part("running", 0, 1, 2, 3, epoch=epoch)
+        nodes.settle()
+        nodes.fail(rank, epoch, Reason("KeyError", place=Place("a", epoch, "")))
+        assert 209 in [each.code for each in nodes.settle()]
+        scene.part("left", *({0, 1, 2, 3} - {rank}), epoch=epoch)
+        scene.part("new", rank)
+        nodes.settle()
+    scene.part("running", 0, 1, 2, 3, epoch=3)
+    nodes.settle()
+    nodes.fail(1, 9, BUG)
+    assert {each.extension.get("Reason") for each in nodes.settle()} == {"failure 2 of node 0, which has 1 restarts"}

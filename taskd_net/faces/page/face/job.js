@@ -24,6 +24,7 @@ function ofJob() {
       table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
       ...clusterd(job.clusterd),
       ...devicesWithFaults(job),
+      ...failures(job),
       ...agentsInTrouble(job),
       html("h3", {}, "Last decisions"),
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
@@ -63,6 +64,19 @@ function devicesWithFaults(job) {
   });
   const more = job.devices_known - job.devices.length;
   return [html("h3", {}, "Devices with a fault"), table(rows), ...(more > 0 ? [html("p", { class: "muted" }, `and ${more} more`)] : [])];
+}
+
+// The last one first. A row has the rank with its end, and the exception with its place in the script.
+function failures(job) {
+  if (!job.failures.length && !job.ended) return [];
+  const rows = [...job.failures].reverse().map(({ first, others, answer, time }) => {
+    const place = first.file && `${first.file}, line ${first.line}`;
+    const after = others.length ? `after it ranks ${others.join(", ")}` : "";
+    const words = [first.end, first.message ?? first.type, place, after, answer, clock(time)];
+    return [`rank ${first.rank} (node ${first.node})`, words.filter(Boolean).join("; "), true];
+  });
+  const ended = job.ended ? [html("p", { class: "alarm" }, `The job has ended: ${job.ended}`)] : [];
+  return [html("h3", {}, "First failures"), ...ended, table(rows)];
 }
 
 function agentsInTrouble(job) {

@@ -8,15 +8,17 @@
             ▼
         GATHERING ── every rank waits ─▶ EPOCH_BEGIN to all ─▶ JOINING ── every rank runs ─▶ free
             │  ▲                                                  │
-            │  └ further ranks within 1 s; after 60 s, once,      │ a second failure, or 60 s
-            │    those that did not come: 209                     │
+            │  └ further ranks that had not left; after 60 s,     │ a second failure, or 60 s
+            │    once, those that did not come: 209               │
             │ a second failure, a lost node, 60 s more            │
             └───────────────────────┬─────────────────────────────┘
                                     ▼
             pods: PodReschedulingPlugin takes reported faults; without one, a round from here ─▶ free
 ```
 
-A *second failure* is one after the first second of a recovery, and one of a rank that this recovery has restarted.
+A *second failure* is one of a rank that this recovery has restarted, of one that waited for the next epoch, after the
+first second, and any while the epoch begins. A rank that dies before it has left belongs to the first failure, however
+slowly it dies: its exception may be older than that of its peers.
 A *lost node* is one whose Agent is silent while its ranks are missing, or has come back as another process: its ranks
 have ended with the Agent before, and the start of new ones waits for all nodes.
 
@@ -148,7 +150,8 @@ class InPlace(Recovery[Gathering]):
             underway = snapshot.outbox.has(traffic.agent(node), vocabulary.RESTART_RANKS)
             if not fresh and underway:
                 continue  # the report is older than the restart
-            if not fresh or state.joining or snapshot.now > state.since + TOGETHER_S:
+            waited = any(snapshot.records.has_left(rank) for rank in fresh)
+            if not fresh or state.joining or (waited and snapshot.now > state.since + TOGETHER_S):
                 return False
             state.restarted |= dict.fromkeys(fresh, node)
             # A second 209 takes the place of one that nobody has acknowledged, so it names the ranks of both.
@@ -160,7 +163,8 @@ class InPlace(Recovery[Gathering]):
         """Wait for every rank."""
         state, known, now = self.state, snapshot.records.epochs, snapshot.now
         if known.all_in(epochs.NEW, epochs.LEFT):
-            self.decide(Restarts(restarts_left(snapshot), everybody=False))
+            left = (snapshot.records.restarts or 0) if snapshot.config.supervises else restarts_left(snapshot)
+            self.decide(Restarts(left, everybody=False))
             begin_epoch(self, snapshot, _ranks_in_words(state.restarted))
             state.joining, state.until = True, now + snapshot.config.in_place_s
             return Progress.HOLD
@@ -237,7 +241,8 @@ def _is_possible(snapshot: Snapshot) -> bool:
     if snapshot.config.supervises and not all(offered(snapshot, node) for node in faults):
         return False  # the budget of a node is none
     under_way = records.exited or epochs.FINISHED in known.phases or snapshot.outbox.codes.get(vocabulary.RESTART_ALL)
-    goes_on = known.number > known.over and failed < set(range(known.world)) and restarts_left(snapshot) >= 0
+    some_left = snapshot.config.supervises or restarts_left(snapshot) >= 0
+    goes_on = known.number > known.over and failed < set(range(known.world)) and some_left
     return readable and goes_on and not under_way and not snapshot.returned
 
 

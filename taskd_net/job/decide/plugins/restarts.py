@@ -15,8 +15,8 @@ framework's own meeting takes the place of that.
 
 A failure that InPlacePlugin can recover from in place comes to that plugin first.
 
-The *budget*: with `--max-restarts N` each node may fail N times. A round because a node was lost or has come back costs
-nothing. Without it five failures in ten minutes are too many, and each of them makes the next pause longer.
+`decide.failures` has the budget, and knows a failure that comes again. A round because a node was lost or has come back
+costs nothing. A failure that ends the job takes the stream from InPlacePlugin.
 """
 
 from __future__ import annotations
@@ -31,39 +31,17 @@ from taskd_net.job.decide.plugins.actions import RECOVERY, UNLIMITED, begin_roun
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
-from taskd_net.job.decide.traffic import MeetsNoMore, RunBegins, RunEnds
+from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, RunBegins, RunEnds
 
 LOST_S: Final = 30.0
 """Seconds without a report of an Agent after which its node is lost. The processes of a launcher that was stopped for
 less go on; where they do not, the others fail at once."""
-
-FAILURES: Final = 5
-"""Failures within `FAILURES_S` that a job may have without a number of restarts."""
-
-FAILURES_S: Final = 600.0
-"""Seconds after which a failure is forgotten: all ranks have lived for ten minutes then, or failed again."""
-
-PAUSE_S: Final = 1.0
-"""Seconds before the start that follows the second failure in that time. Each further one doubles it."""
 
 TELL_S: Final = 10.0
 """Seconds between two messages to Agents about whom they wait for."""
 
 _POSITION = 4
 """Of two plugins with one number the name decides: InPlacePlugin comes before this one."""
-
-
-@dataclass
-class Failure:
-    """A failure of a node.
-
-    Args:
-        node: its rank.
-        at: the time at which it was answered.
-    """
-
-    node: int = 0
-    at: Moment = 0.0
 
 
 @dataclass
@@ -77,8 +55,6 @@ class Course:
         tell: the time at which Agents that wait hear next whom they wait for.
         began: the time at which the round began.
         called: nodes that were called to it when they had come to the one before.
-        failed: the number of failures of the run, by node.
-        recent: the failures within `FAILURES_S`.
     """
 
     number: int = 0
@@ -87,8 +63,6 @@ class Course:
     tell: Timer = 0.0
     began: Moment = 0.0
     called: set[int] = field(default_factory=set)
-    failed: dict[int, int] = field(default_factory=dict)
-    recent: list[Failure] = field(default_factory=list)
 
 
 class JobRestarts(Recovery[Course]):
@@ -110,6 +84,12 @@ class JobRestarts(Recovery[Course]):
         other = rounds.number != self.state.number
         due = other or _failed(snapshot) or _lost(snapshot) or _finished(snapshot)
         return (RECOVERY,) if due else ()
+
+    def seizes(self, snapshot: Snapshot) -> Collection[str]:
+        """The recovery stream, where a failure ends the job."""
+        config, rounds = snapshot.config, snapshot.records.rounds
+        ends = config.supervises and rounds.open and _failed(snapshot) and _verdict(snapshot)
+        return (RECOVERY,) if ends else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Go on with the wait for nodes, or begin one."""
@@ -169,26 +149,18 @@ class JobRestarts(Recovery[Course]):
 
         A node that loses its place because of a device has not failed.
         """
-        state, now = self.state, snapshot.now
-        if not (faulty := snapshot.records.faulty.intersection(failed)):
+        if not snapshot.records.faulty.intersection(failed):
             return self._restart(snapshot)
-        first = min(faulty, key=lambda rank: _failed_at(snapshot, rank))
-        state.failed[first] = state.failed.get(first, 0) + 1
-        state.recent = [each for each in state.recent if each.at > now - FAILURES_S] + [Failure(first, now)]
-        most = offered(snapshot, first)
-        if most < UNLIMITED:
-            if state.failed[first] > most:
-                times = state.failed[first]
-                return self._end(snapshot, f"failure {times} of node {first}, which has {most} restarts")
-            return self._restart(snapshot)
-        count = len(state.recent)
-        if count > FAILURES:
-            return self._end(snapshot, f"{count} failures within {FAILURES_S:g} s")
-        return self._restart(snapshot, pause=PAUSE_S * 2 ** (count - 2) if count > 1 else 0.0)
+        if reason := _verdict(snapshot):
+            return self._end(snapshot, reason)
+        limited = _offered(snapshot) is not None
+        return self._restart(snapshot, pause=0.0 if limited else snapshot.failures.pause(snapshot.now))
 
     def _restart(self, snapshot: Snapshot, pause: float = 0.0) -> Progress:
         """End all processes, and have the nodes meet. A node that loses its place because of a device leaves."""
         begin_round(self, snapshot, sorted(snapshot.records.to_replace))
+        if not snapshot.records.rounds.meets:
+            self.decide(AttemptBegins())  # nobody tells when all are there
         self._await(snapshot, snapshot.records.rounds.number + 1)
         self.state.not_before = snapshot.now + pause if pause else 0.0
         return Progress.HOLD
@@ -214,6 +186,8 @@ class JobRestarts(Recovery[Course]):
                 self.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(records.restarts or 0))
         if missing := set(range(snapshot.config.nodes)) - ready:
             return self._wait(snapshot, missing, ready)
+        if reason := _verdict(snapshot, settled=True):
+            return self._end(snapshot, reason)
         if snapshot.now < state.not_before:
             return Progress.HOLD
         reports = [records.agents[rank].reports[f"{vocabulary.STATUS}/{vocabulary.READY}"] for rank in sorted(ready)]
@@ -223,6 +197,7 @@ class JobRestarts(Recovery[Course]):
         }
         for rank in sorted(ready):
             self.send(traffic.agent(rank), vocabulary.MEETING, str(state.number), extension)
+        self.decide(AttemptBegins())
         return Progress.FINAL
 
     def _wait(self, snapshot: Snapshot, missing: Collection[int], there: Collection[int]) -> Progress:
@@ -243,7 +218,7 @@ class JobRestarts(Recovery[Course]):
         """End all nodes, with the reason."""
         for rank in sorted(snapshot.records.agents.keys() - snapshot.records.exited):
             self.send(traffic.agent(rank), vocabulary.EXIT, extension={vocabulary.REASON: reason})
-        self.decide(RunEnds())
+        self.decide(RunEnds(reason))
         return Progress.FINAL
 
 
@@ -253,11 +228,18 @@ def _failed(snapshot: Snapshot) -> list[int]:
     return sorted(rank for rank in found if snapshot.needs_answer(rank))
 
 
-def _failed_at(snapshot: Snapshot, rank: int) -> tuple[float, int]:
-    """The time of a node's failure, by its own clock where it says it; of equal ones the lower rank counts."""
-    fault = snapshot.records.agents[rank].fault
-    at = INFINITY if fault is None else fault.at if fault.reported is None else fault.reported
-    return at, rank
+def _verdict(snapshot: Snapshot, *, settled: bool = False) -> str:
+    """The reason to end the job because of its open failure; empty to go on."""
+    return snapshot.failures.verdict(snapshot.now, _offered(snapshot), settled=settled)
+
+
+def _offered(snapshot: Snapshot) -> int | None:
+    """Restarts that the node of the first failure has; None without a number."""
+    failure = snapshot.failures.open
+    if failure is None or failure.first.node not in snapshot.records.agents:
+        return None
+    count = offered(snapshot, failure.first.node)
+    return None if count >= UNLIMITED else count
 
 
 def _is_met(snapshot: Snapshot) -> bool:

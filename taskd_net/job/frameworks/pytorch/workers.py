@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+from taskd_net.base.cause import Cause
 from taskd_net.base.untrusted import shown
-from taskd_net.base.vocabulary import MEETS
+from taskd_net.base.vocabulary import MEETS, TELLS
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
@@ -57,6 +58,14 @@ class MeetingAgent(Protocol):
         """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
 
 
+class TellingAgent(Protocol):
+    """A TorchAgent that knows why its workers have failed: `taskd_net.torch.ElasticAgent`."""
+
+    @property
+    def first_failure(self) -> Cause | None:
+        """The first failure of the workers since their last start; None without one."""
+
+
 class PyTorchWorkers:
     """The workers that PyTorch's elastic agent runs. See `operators.LocalWorkers`.
 
@@ -72,7 +81,9 @@ class PyTorchWorkers:
         self._operators = operators
         self._agent = cast(TorchAgent, agent)
         self._meeting = cast(MeetingAgent, agent) if hasattr(agent, "meet") else None
-        self.features: Collection[str] = () if self._meeting is None else (MEETS,)
+        self._telling = cast(TellingAgent, agent) if hasattr(agent, "first_failure") else None
+        found = {MEETS: self._meeting, TELLS: self._telling}
+        self.features: Collection[str] = tuple(name for name, part in found.items() if part is not None)
 
     @property
     def remaining(self) -> str:
@@ -92,7 +103,7 @@ class PyTorchWorkers:
     def offer(self) -> Offered:
         """See `LocalWorkers`."""
         assert self._meeting is not None
-        return Offered(*self._meeting.offer())
+        return Offered(*self._meeting.offer(), self._cause)
 
     def start_all(self, remaining: int | None, meeting: Meeting | None = None) -> None:
         """Start every worker, after the meeting, or by a rendezvous."""
@@ -136,10 +147,15 @@ class PyTorchWorkers:
             result=result,
             state=name,
             ranks=frozenset(worker.global_rank for worker in self._group.workers if worker.global_rank >= 0),
+            cause=self._cause if name in _FAILED else None,
         )
 
     def leave(self) -> None:
         """Do nothing; torch ends its own processes."""
+
+    @property
+    def _cause(self) -> Cause | None:
+        return None if self._telling is None else self._telling.first_failure
 
     @property
     def _group(self) -> TorchWorkerGroup:

@@ -1,0 +1,226 @@
+"""Failures of a job's processes: which one came first, what it led to, and whether the job goes on. Pure.
+
+An *attempt* is a stretch of training. It goes from a start, or the begin of an epoch, to the next failure. That
+`JobFailure` has its first cause, and every rank that failed because of it, on any node. It stays open until the next
+attempt begins. So a process that dies seconds after its exception belongs to it. Causes have the times of their nodes'
+clocks.
+
+The *budget*: with `--max-restarts N` each node may fail N times. Without it, `FAILURES` within `FAILURES_S` are too
+many, and each further one makes the next pause longer. An attempt that has made *progress* gives them back: it lived
+for `FAILURES_S`, or `FURTHER_S` longer than the one before. The same failure twice in a row ends the job: a further
+start would end in it, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from taskd_net.base.cause import NEVER_AGAIN, Cause, order, summary
+from taskd_net.job.decide.plain import UNSTORED
+from taskd_net.job.decide.records import Fault
+from taskd_net.job.decide.times import Moment
+
+FAILURES: Final = 5
+"""Failures within `FAILURES_S` that a job may have without a number of restarts."""
+
+FAILURES_S: Final = 600.0
+"""Seconds after which a failure is forgotten: all ranks have lived for ten minutes then, or failed again."""
+
+FURTHER_S: Final = 60.0
+"""Seconds that an attempt has to live longer than the one before to have gone further: starts differ by less."""
+
+PAUSE_S: Final = 1.0
+"""Seconds before the start that follows the second failure in that time. Each further one doubles it."""
+
+KEPT: Final = 10
+"""Last failures that are kept for people: twice `FAILURES`."""
+
+TOGETHER_S: Final = 10.0
+"""Seconds after an answer in which a further failed rank belongs to that failure, where a platform starts lost nodes
+again: no round of the Manager's says when the next attempt begins."""
+
+
+@dataclass(slots=True)
+class JobFailure:
+    """A failure of the job.
+
+    Args:
+        number: among those of the run, from 1.
+        at: the time at which the Manager heard of it.
+        lived: seconds since the begin of its attempt.
+        fresh: that attempt has made progress, or it is the first one.
+        first: the first cause.
+        ranks: node by rank, of all that have failed.
+        answer: what the Manager did then, in words; empty before.
+        answered: the time of it.
+        charged: a node has one restart less for it.
+    """
+
+    number: int = 0
+    at: Moment = 0.0
+    lived: float = 0.0
+    fresh: bool = True
+    first: Cause = field(default_factory=Cause)
+    ranks: dict[int, int] = field(default_factory=dict)
+    answer: str = ""
+    answered: Moment = 0.0
+    charged: bool = False
+
+    def take(self, cause: Cause) -> None:
+        """A cause on some node: the earliest one counts."""
+        if order(cause) < order(self.first):
+            self.first = cause
+
+    @property
+    def others(self) -> list[int]:
+        """Ranks that failed because of the first one."""
+        return sorted(self.ranks.keys() - {self.first.rank})
+
+
+@dataclass(slots=True)
+class JobFailures:
+    """The failures of a run.
+
+    Args:
+        count: of all failures.
+        began: begin of the present attempt; 0 before the first.
+        open: the one that the present attempt has ended with; None while it goes on.
+        past: the last ones before, oldest first.
+        charged: failures that count, by node.
+        lost: nodes that were lost since the begin of the attempt.
+        ended: why the run has ended; empty while it goes on.
+        changed: since it was taken out for storing.
+    """
+
+    count: int = 0
+    began: Moment = 0.0
+    open: JobFailure | None = None
+    past: list[JobFailure] = field(default_factory=list)
+    charged: dict[int, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    ended: str = ""
+    changed: bool = field(default=False, compare=False, metadata=UNSTORED)
+
+    @property
+    def shown(self) -> list[JobFailure]:
+        """All that are kept, oldest first."""
+        return [*self.past, *([] if self.open is None else [self.open])]
+
+    def take(self, now: float, node: int, fault: Fault, cause: Cause | None, *, rounds: bool) -> None:
+        """Processes of a node have failed.
+
+        Args:
+            now: the time.
+            node: its rank.
+            fault: the report of its Agent.
+            cause: their first failure, if the Agent says it.
+            rounds: the Manager says itself when the next attempt begins.
+        """
+        answered = 0.0 if self.open is None else self.open.answered
+        if not rounds and 0.0 < answered <= now - TOGETHER_S:
+            self.attempt_begins(answered)
+        if cause is None:
+            at = fault.at if fault.reported is None else fault.reported
+            cause = Cause(rank=min(fault.ranks, default=0), node=node, at_ns=int(at * 1e9))
+        if self.open is None:
+            self.open, self.count = self._opened(now, cause), self.count + 1
+        else:
+            self.open.take(cause)
+        self.open.ranks |= dict.fromkeys(fault.ranks, node)
+        self.changed = True
+
+    def late(self, cause: Cause) -> None:
+        """A node that was restarted says why a process of it had failed, perhaps before all others."""
+        failure = self.open or (self.past[-1] if self.past else None)
+        if failure is not None:
+            failure.take(cause)
+            failure.ranks[cause.rank] = cause.node
+            self.changed = True
+
+    def loses(self, node: int) -> None:
+        """A node was lost: its Agent is another process."""
+        self.lost.add(node)
+        self.changed = True
+
+    def answer(self, now: float, words: str) -> None:
+        """The Manager has answered the open failure."""
+        if self.open is not None:
+            self.open.answer, self.open.answered, self.changed = words, now, True
+
+    def attempt_begins(self, now: float) -> None:
+        """All processes are there again."""
+        failure = self.open
+        if failure is not None:
+            if not self._is_of_lost_node(failure):
+                node = failure.first.node
+                self.charged[node], failure.charged = self.charged.get(node, 0) + 1, True
+            for each in self.past:
+                each.first = each.first.brief
+            self.past, self.open = [*self.past, failure][-KEPT:], None
+        self.began, self.changed = now, True
+        self.lost.clear()
+
+    def ends(self, reason: str) -> None:
+        """The run is over. A failure stays open: what comes belongs to it."""
+        self.ended, self.changed = reason, True
+
+    def verdict(self, now: float, offered: int | None, *, settled: bool) -> str:
+        """The reason to end the job because of the open failure; empty to go on.
+
+        A rank that has lost a peer may be heard of before that peer, so it decides nothing until all nodes have
+        answered.
+
+        Args:
+            now: the time.
+            offered: restarts that the node of the first failure has; None without a number.
+            settled: all nodes have said what has failed.
+        """
+        failure = self.open
+        if failure is None:
+            return ""
+        first, before = failure.first, self.past[-1] if self.past else None
+        if first.code == NEVER_AGAIN:
+            return f"rank {first.rank} has ended with {NEVER_AGAIN}, so it is not to be started again"
+        if first.lost_peer and (not settled or self.lost):
+            return ""
+        likeness = first.likeness
+        if likeness and before is not None and not failure.fresh and before.first.likeness == likeness:
+            return f"the same failure twice in a row: {likeness}"
+        if offered is not None:
+            times = self.charged.get(first.node, 0) + 1
+            return f"failure {times} of node {first.node}, which has {offered} restarts" if times > offered else ""
+        recent = self.recent(now)
+        return f"{recent} failures within {FAILURES_S:g} s" if recent > FAILURES else ""
+
+    def pause(self, now: float) -> float:
+        """Seconds before the next start, where no number of restarts is given."""
+        recent = self.recent(now)
+        return PAUSE_S * 2 ** (recent - 2) if recent > 1 else 0.0
+
+    def recent(self, now: float) -> int:
+        """Failures that count since the last progress, with the open one."""
+        count = 0
+        for failure in reversed(self.shown):
+            if failure.at <= now - FAILURES_S:
+                break
+            count += failure.charged or failure is self.open
+            if failure.fresh:
+                break
+        return count
+
+    def _opened(self, now: float, cause: Cause) -> JobFailure:
+        lived = max(0.0, now - self.began) if self.began else 0.0
+        before = self.past[-1] if self.past else None
+        fresh = before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
+        return JobFailure(self.count + 1, now, lived, fresh, cause)
+
+    def _is_of_lost_node(self, failure: JobFailure) -> bool:
+        """True where ranks failed only because a node was lost: no node has failed."""
+        return failure.first.lost_peer and bool(self.lost)
+
+
+def told(failure: JobFailure) -> str:
+    """A failure in one line, for the log."""
+    said = summary(failure.first)
+    return f"{said}; after it ranks {','.join(map(str, failure.others))}" if failure.others else said

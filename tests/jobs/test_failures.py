@@ -1,0 +1,193 @@
+"""Failures of a job: the first cause over all nodes, the budget, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from taskd_net.base.cause import Cause, Place, Reason
+from taskd_net.job.decide.failures import FAILURES, FAILURES_S, FURTHER_S, KEPT, PAUSE_S, TOGETHER_S, JobFailures, told
+from taskd_net.job.decide.records import Fault
+
+BUG = Reason("ValueError", "ValueError: boom", "Traceback\nValueError: boom", Place("train.py", 3, "step"))
+GLOO = Reason("RuntimeError", "RuntimeError: closed", "RuntimeError: [/gloo/pair.cc] Connection closed by peer")
+AT = 1000 * 10**9
+
+
+def cause(rank: int = 3, node: int = 1, at: int = 0, reason: Reason | None = BUG, code: int = 1) -> Cause:
+    """A process that has failed so many ns after second 1000."""
+    return Cause(rank, node, "h", 7, code, "", AT + at, reason=reason)
+
+
+def take(failures: JobFailures, now: float, *causes: Cause, rounds: bool = True) -> None:
+    """Agents report processes, each with its cause."""
+    for each in causes:
+        failures.take(now, each.node, Fault([each.rank], now), each, rounds=rounds)
+
+
+def at_work(*moments: float) -> JobFailures:
+    """Failures of a run, at these times, which each a next attempt has followed after a second."""
+    failures = JobFailures(began=1.0)
+    for number, moment in enumerate(moments):
+        take(failures, moment, cause(reason=replace(BUG, place=Place("train.py", 100 + number, ""))))
+        failures.attempt_begins(moment + 1.0)
+    return failures
+
+
+def test_first_failure_over_all_nodes() -> None:
+    failures = JobFailures()
+    take(failures, 1001.0, cause(0, 0, 5, GLOO), cause(3, 1, 9), cause(1, 0, 7))
+    assert failures.open is not None and failures.count == 1
+    assert (failures.open.first.rank, failures.open.others) == (1, [0, 3])
+    failures.late(cause(2, 1, 6))
+    assert (failures.open.first.rank, failures.open.others) == (2, [0, 1, 3])
+    assert (
+        told(failures.open)
+        == "rank 2 of node 1: exit code 1: ValueError: boom at train.py, line 3; after it ranks 0,1,3"
+    )
+
+
+def test_cause_that_comes_after_the_next_attempt_belongs_to_the_one_before() -> None:
+    failures = JobFailures()
+    failures.late(cause())
+    assert failures.shown == [] and not failures.changed
+    take(failures, 1001.0, cause(0, 0, 5))
+    failures.attempt_begins(1002.0)
+    failures.late(cause(3, 1, 4))
+    assert failures.past[0].first.rank == 3 and failures.open is None
+
+
+def test_agent_that_does_not_say_the_cause() -> None:
+    failures = JobFailures()
+    failures.take(1001.0, 1, Fault([3, 2], 1001.0, 999.0), None, rounds=True)
+    failures.take(1001.0, 0, Fault([], 1001.0), None, rounds=True)
+    assert failures.open is not None
+    assert (failures.open.first.rank, failures.open.first.node, failures.open.others) == (2, 1, [3])
+    assert told(failures.open) == "rank 2 of node 1: its Agent does not say how; after it ranks 3"
+
+
+def test_each_node_may_fail_as_often_as_it_has_offered() -> None:
+    failures = at_work(10.0)
+    assert failures.verdict(20.0, 0, settled=True) == "", "nothing has failed"
+    take(failures, 20.0, cause())
+    assert failures.verdict(20.0, 1, settled=False) == "failure 2 of node 1, which has 1 restarts"
+    assert failures.verdict(20.0, 2, settled=False) == ""
+    other = at_work(10.0)
+    take(other, 20.0, cause(0, 0))
+    assert other.verdict(20.0, 1, settled=False) == "", "another node"
+
+
+def test_rank_that_has_lost_a_peer_decides_nothing_before_all_have_answered() -> None:
+    failures = at_work()
+    take(failures, 20.0, cause(0, 0, 0, GLOO))
+    assert failures.verdict(20.0, 0, settled=False) == ""
+    assert failures.verdict(20.0, 0, settled=True) == "failure 1 of node 0, which has 0 restarts"
+    failures.loses(1)
+    assert failures.verdict(20.0, 0, settled=True) == "", "its node was lost"
+    failures.attempt_begins(21.0)
+    assert failures.charged == {} and failures.lost == set() and not failures.past[0].charged
+    take(failures, 30.0, cause())
+    failures.loses(0)
+    assert failures.verdict(30.0, 0, settled=False) == "failure 1 of node 1, which has 0 restarts", "its own failure"
+
+
+def test_pauses_grow_until_it_is_too_much() -> None:
+    moments = [10.0 * number for number in range(1, FAILURES + 2)]
+    for count in range(1, FAILURES + 1):
+        failures = at_work(*moments[: count - 1])
+        take(failures, moments[count - 1], cause())
+        assert failures.pause(moments[count - 1]) == (PAUSE_S * 2 ** (count - 2) if count > 1 else 0.0)
+        assert failures.verdict(moments[count - 1], None, settled=True) == ""
+    failures = at_work(*moments[:-1])
+    take(failures, moments[-1], cause())
+    assert failures.verdict(moments[-1], None, settled=True) == f"{FAILURES + 1} failures within {FAILURES_S:g} s"
+
+
+def test_progress_gives_the_failures_back() -> None:
+    failures = at_work(10.0, 20.0, 30.0)
+    assert failures.recent(31.0) == 3
+    take(failures, 31.0 + 9.0 + FURTHER_S, cause())
+    assert failures.open is not None and failures.open.fresh
+    assert failures.recent(100.0) == 1, "it lived a minute longer"
+    failures = at_work(10.0, 20.0, 30.0)
+    take(failures, 31.0 + FAILURES_S, cause())
+    assert failures.recent(31.0 + FAILURES_S) == 1
+    failures = at_work(10.0, 20.0, 30.0)
+    assert failures.recent(30.0 + FAILURES_S) == 0, "forgotten"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "likeness"),
+    [
+        (cause(), cause(0, 0), "ValueError at train.py, line 3"),
+        (cause(), cause(reason=replace(BUG, place=Place("train.py", 4, "step"))), ""),
+        (cause(), cause(reason=replace(BUG, kind="KeyError")), ""),
+        (cause(reason=None, code=3), cause(0, 0, reason=None, code=3), "exit code 3"),
+        (
+            cause(reason=None, code=3),
+            cause(reason=Reason("SystemExit", place=Place("a", 1, "")), code=3),
+            "exit code 3",
+        ),
+        (cause(reason=None, code=3), cause(reason=None, code=4), ""),
+        (cause(), cause(reason=None), ""),
+        (cause(reason=GLOO), cause(reason=GLOO), ""),
+        (cause(reason=None, code=0), cause(reason=None, code=0), ""),
+    ],
+)
+def test_same_failure_twice_in_a_row_ends_the_job(before: Cause, now: Cause, likeness: str) -> None:
+    failures = JobFailures(began=1.0)
+    take(failures, 10.0, before)
+    assert failures.verdict(10.0, None, settled=True) == "", "the first time"
+    failures.attempt_begins(11.0)
+    take(failures, 20.0, now)
+    expected = f"the same failure twice in a row: {likeness}" if likeness else ""
+    assert failures.verdict(20.0, None, settled=False) == expected
+
+
+def test_same_failure_after_progress_or_another_one_goes_on() -> None:
+    failures = JobFailures(began=1.0)
+    take(failures, 10.0, cause())
+    failures.attempt_begins(11.0)
+    take(failures, 21.0 + FURTHER_S, cause())
+    assert failures.verdict(100.0, None, settled=True) == ""
+    failures = at_work(10.0)
+    take(failures, 20.0, cause())
+    assert failures.verdict(20.0, None, settled=True) == ""
+
+
+def test_process_that_is_not_to_be_started_again() -> None:
+    failures = at_work()
+    take(failures, 10.0, cause(code=65, reason=None))
+    assert failures.verdict(10.0, 9, settled=False) == "rank 3 has ended with 65, so it is not to be started again"
+
+
+def test_few_are_kept_and_only_the_last_with_its_traceback() -> None:
+    failures = at_work(*(10.0 * number for number in range(1, KEPT + 5)))
+    assert len(failures.past) == KEPT and failures.count == KEPT + 4 == failures.past[-1].number
+    assert [bool(each.first.reason and each.first.reason.traceback) for each in failures.past[-2:]] == [False, True]
+    assert failures.charged == {1: KEPT + 4} and failures.recent(150.0) == KEPT
+
+
+def test_answer_and_end() -> None:
+    failures = at_work()
+    failures.answer(5.0, "nothing")
+    take(failures, 10.0, cause())
+    failures.answer(11.0, "all ranks restarted: round 2")
+    assert failures.open is not None
+    assert (failures.open.answer, failures.open.answered) == ("all ranks restarted: round 2", 11.0)
+    failures.ends("no more")
+    take(failures, 12.0, cause(0, 0, -5))
+    assert (failures.ended, failures.count, failures.open.first.rank) == ("no more", 1, 0)
+
+
+def test_platform_does_not_say_when_all_are_there_again() -> None:
+    """A failure some seconds after the answer is the next one; without an answer it is the same."""
+    failures = JobFailures()
+    take(failures, 10.0, cause(), rounds=False)
+    take(failures, 100.0, cause(0, 0), rounds=False)
+    failures.answer(100.0, "all ranks restarted: round 1")
+    take(failures, 100.0 + TOGETHER_S - 0.1, cause(1, 0), rounds=False)
+    assert failures.count == 1
+    take(failures, 100.0 + TOGETHER_S, cause(2, 1), rounds=False)
+    assert failures.count == 2 and failures.began == 100.0
