@@ -42,6 +42,9 @@ IN_PLACE: Final = f"{ENVIRONMENT}IN_PLACE"
 AGENT_PID: Final = "TASKD_NET_AGENT_PID"
 """Variable that an Agent sets with it: its pid. A process below it is a worker where this is its parent."""
 
+MGR_PATIENCE: Final = "TASKD_NET_MGR_PATIENCE"
+"""Variable that an Agent sets with it where no platform brings a Manager back: seconds for which one may be away."""
+
 _MOST: Final = 10**RANK_CHARS - 1
 _SWITCHES: Final = dict.fromkeys(("true", "on", "1", "yes"), True) | dict.fromkeys(("false", "off", "0", "no"), False)
 

@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 import torch.distributed as dist
@@ -26,7 +28,7 @@ from taskd_net.base.codes import ArgumentTypeError, TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
-from taskd_net.base.waiting import taken
+from taskd_net.base.waiting import HANDLER_LATE_S
 from taskd_net.job import arguments
 from taskd_net.job.api.worker import (
     destroy_taskd_worker,
@@ -83,7 +85,8 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
 
     Raises:
         ArgumentTypeError: `train_fn` cannot be called.
-        CannotRejoin: there is a process group, the agents have no store, or this process cannot become a Worker.
+        CannotRejoin: there is a process group, the agents have no store, this process cannot become a Worker, or the
+            Manager of a job without a platform has been away for longer than its `--node-timeout` between two epochs.
         UnsupportedTorch: the installed torch has not been checked.
         ConfigError: a variable of the launcher is missing.
         Exception: of the function, if neither a lost peer nor the Manager has ended the epoch.
@@ -105,11 +108,12 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise CannotRejoin("TORCHELASTIC_USE_AGENT_STORE is not True; in place needs the store of the agents")
     port = arguments.rank_of_environment("MASTER_PORT")
+    patience = arguments.seconds_of_environment(arguments.MGR_PATIENCE, math.inf)
     store = TCPStore(os.environ.get("MASTER_ADDR", ""), port, is_master=False, wait_for_workers=False)
     with _commanded() as commands, _worker(rank):
         _report(Part(epochs.NEW, 0, world, local))
         while True:
-            epoch = commands.get()
+            epoch = commands.get(patience)
             try:
                 with epoch.group.joined(PrefixStore(epoch.prefix, store), rank, world, **join):
                     _report(Part(epochs.RUNNING, epoch.number, world, local), epoch.reason)
@@ -163,9 +167,23 @@ class _Commands:
         self._called: SimpleQueue[_Epoch] = SimpleQueue()
         self._last = _Epoch(0, "", "")
 
-    def get(self) -> _Epoch:
-        """Wait for the next epoch."""
-        return taken(self._called)
+    def get(self, patience: float) -> _Epoch:
+        """Wait for the next epoch.
+
+        Args:
+            patience: seconds for which the Manager may be away.
+
+        Raises:
+            CannotRejoin: it has been away for longer.
+        """
+        give_up_at = time.monotonic() + patience
+        while True:
+            with suppress(Empty):
+                return self._called.get(timeout=HANDLER_LATE_S)
+            if slot.filled and slot.member.node.is_joined:
+                give_up_at = time.monotonic() + patience
+            elif time.monotonic() >= give_up_at:
+                raise CannotRejoin(f"the Manager has been away for {patience:g} s, and no epoch can begin without it")
 
     def begin(self, command: Command) -> None:
         """302: an epoch begins. It ends an earlier one; one that is no later is a repetition."""

@@ -147,6 +147,19 @@ def test_function_runs_in_each_epoch_of_one_process(own: bool, mgr: Mgr) -> None
     assert worker.slot.filled is own
 
 
+def test_manager_that_stays_away_ends_the_wait_for_an_epoch(mgr: Mgr, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no platform brings it back. While it is there the wait has no end of its own."""
+    monkeypatch.setenv("TASKD_NET_MGR_PATIENCE", "0.5")
+    with ThreadPoolExecutor(1) as pool:
+        rejoined = pool.submit(rejoin, Training(), backend="gloo")
+        assert mgr.part() == ("new", "0")
+        with pytest.raises(TimeoutError):
+            rejoined.result(2.5)
+        mgr.node.close()
+        with pytest.raises(CannotRejoin, match=r"the Manager has been away for 0\.5 s"):
+            rejoined.result(SOON)
+
+
 @pytest.mark.parametrize("kind", [ZeroDivisionError, RuntimeError])
 def test_error_of_the_function_is_the_callers(kind: type[Exception], mgr: Mgr) -> None:
     train = Training()
