@@ -9,6 +9,7 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
+from taskd_net.job.decide.epochs import LEFT
 from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
@@ -591,3 +592,19 @@ def test_recoveries_in_place_count_as_rounds_do() -> None:
     nodes.settle()
     nodes.fail(1, 9, BUG)
     assert {each.extension.get("Reason") for each in nodes.settle()} == {"failure 2 of node 0, which has 1 restarts"}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["ranks-first", "agent-first"])
+def test_a_new_manager_brings_a_node_to_ranks_that_have_left_their_epoch(first: bool) -> None:
+    """It is lost with node 0. The ranks of node 1 wait in their processes, and so does the launcher of node 0."""
+    nodes = Nodes()
+    nodes.scene.report("Agent/1", "REGISTER", 0, Incarnation="i1", Features="meets", Round="1")
+    if not first:
+        nodes.come(0)
+    nodes.scene.part(LEFT, 2, 3, epoch=1)
+    sent = nodes.settle()
+    if first:
+        nodes.come(0)
+    sent += nodes.settle()
+    assert set(codes(sent)) >= {("Agent/0", 210), ("Agent/1", 208)}
+    assert owner(nodes.scene) == "RestartPlugin"

@@ -20,7 +20,8 @@ A *second failure* is one of a rank that this recovery has restarted, of one tha
 first second, and any while the epoch begins. A rank that dies before it has left belongs to the first failure, however
 slowly it dies: its exception may be older than that of its peers.
 A *lost node* is one whose Agent is silent while its ranks are missing, or has come back as another process: its ranks
-have ended with the Agent before, and the start of new ones waits for all nodes.
+have ended with the Agent before, and the start of new ones waits for all nodes. So is one whose Agent asks a Manager
+for its start that does not know it, as it has lost its state.
 
 After a second failure or a lost node, and when a node is to be replaced because of a device, the pods are left to
 others until an epoch has begun again.
@@ -95,7 +96,9 @@ class InPlace(Recovery[Gathering]):
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for a failure, and for an epoch that can begin."""
-        if not snapshot.config.in_place or snapshot.config.recovers or snapshot.records.to_replace:
+        if not snapshot.config.in_place or snapshot.config.recovers:
+            return ()
+        if snapshot.records.to_replace or _asks(snapshot):
             return ()
         known = snapshot.records.epochs
         broken = _faults(snapshot) or epochs.LEFT in known.phases or snapshot.returned
@@ -117,7 +120,7 @@ class InPlace(Recovery[Gathering]):
         elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace:
             state.pods = known.number
             return Progress.FINAL
-        if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases or snapshot.returned:
+        if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases or _came(snapshot):
             return self._leave_to_pods(snapshot)
         return self._join(snapshot) if state.joining else self._gather(snapshot)
 
@@ -225,6 +228,16 @@ def _faults(snapshot: Snapshot) -> dict[int, Fault]:
     agents = snapshot.records.agents
     found = ((node, agents[node].fault) for node in sorted(snapshot.records.faulty) if snapshot.needs_answer(node))
     return {node: fault for node, fault in found if fault is not None}
+
+
+def _asks(snapshot: Snapshot) -> bool:
+    """True where a node asks for the start of its processes, which RestartPlugin gives to all nodes together."""
+    return snapshot.config.supervises and bool(snapshot.records.asking)
+
+
+def _came(snapshot: Snapshot) -> bool:
+    """True where a node has come, or come back: its ranks start with those of all nodes."""
+    return bool(snapshot.returned) or _asks(snapshot)
 
 
 def _can_start(snapshot: Snapshot) -> bool:
