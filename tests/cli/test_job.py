@@ -48,6 +48,18 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
             ("Agent/1", 203, 0), ("Agent/0", 208, 0),
         }  # fmt: skip
 
+        code, output, errors = await run("job", "why", "--at", node.address)
+        assert (code, errors) == (0, "")
+        first, _, failure, *_, answer = output.splitlines()
+        assert first == "job J has not been ended by its Manager"
+        assert failure.startswith("FAILURE 1  rank 1 failed first: its Agent does not say how (node 1), at ")
+        assert answer.endswith("  all ranks restarted: round 1")
+        code, output, errors = await run("job", "why", "--at", node.address, "--json")
+        assert (code, errors) == (0, "")
+        assert json.loads(output)["failures"] == found["failures"]
+        code, output, errors = await run("job", "--at", node.address, "why")
+        assert (code, output) == (2, "") and errors.endswith("--at stands before why; expected it behind\n")
+
         await one.register()
         await one.command()
         code, output, _ = await run("job", "--at", node.address)

@@ -1,0 +1,69 @@
+"""The failures of a job as text: the first cause of the last one, what followed from it, and those before it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from taskd_net.cli.mesh_lines import Line
+from taskd_net.cli.phrases import clock, duration
+from taskd_net.observe.document import Document
+
+KEYS: Final = ("job", "time", "ended", "failures")
+"""The keys of a job's document that are about its failures."""
+
+
+def why(job: Document) -> Document:
+    """The part of a job's document that is about its failures."""
+    return {key: job[key] for key in KEYS}
+
+
+def draw_why(job: Document) -> list[Line]:
+    """The lines: how the job stands, its last failure, and those before it.
+
+    Args:
+        job: the document.
+    """
+    *before, last = job["failures"] or [None]
+    if job["ended"]:
+        lines: list[Line] = [(f"job {job['job']} has ended: {job['ended']}", "bold red")]
+    else:
+        lines = [(f"job {job['job']} has not been ended by its Manager", "bold")]
+    if last is None:
+        return [*lines, ("no rank has failed", "dim")]
+    lines += [("", ""), *_last(last)]
+    if before:
+        lines += [("", ""), ("BEFORE  newest first", "bold"), *((_short(each), "") for each in reversed(before))]
+    return lines
+
+
+def _last(failure: Document) -> list[Line]:
+    first = failure["first"]
+    where = f"node {first['node']}" + (f", host {first['host']}, pid {first['pid']}" if first["host"] else "")
+    at = "" if first["time"] is None else f", at {clock(first['time'])}"
+    lines = [
+        (f"FAILURE {failure['number']}  rank {first['rank']} failed first: {first['end']} ({where}){at}", "bold red"),
+        (f"  after {duration(failure['lived'])} of training", ""),
+    ]
+    if first["file"] is not None:
+        function = f", in {first['function']}" if first["function"] else ""
+        lines.append((f"  at {first['file']}, line {first['line']}{function}", ""))
+    said = first["traceback"] or [each for each in (first["message"],) if each]
+    lines += [(f"    {line}", "") for line in said]
+    if failure["others"]:
+        lines.append((f"  failed because of it: ranks {', '.join(map(str, failure['others']))}", ""))
+    lines.append((f"  {_answer(failure)}", ""))
+    return lines
+
+
+def _short(failure: Document) -> str:
+    first = failure["first"]
+    words = [f"rank {first['rank']} of node {first['node']}: {first['end']}", first["message"] or first["type"] or ""]
+    if first["file"] is not None:
+        words.append(f"at {first['file']}, line {first['line']}")
+    words += [f"{len(failure['others'])} more ranks"] if failure["others"] else []
+    said = ", ".join(filter(None, words))
+    return f"  #{failure['number']}  after {duration(failure['lived'])}: {said}; {_answer(failure)}"
+
+
+def _answer(failure: Document) -> str:
+    return f"{clock(failure['answered'])}  {failure['answer']}" if failure["answer"] else "not answered yet"
