@@ -60,7 +60,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak test torch torch-range wheels
+.PHONY: help alerts attacks audit bench bench-training browser clean constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak supervise test torch torch-range wheels
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,10 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in hal
 
 bench-training: .venv-torch/stamp-bench  ## measure recoveries of a training beside torchrun and ft_launcher, in 6 minutes (ARGS="--turns 1")
 	@.venv-torch/bin/taskd-net bench training $(or $(ARGS),--turns 3 --plots docs/benchmarks)
+
+# It goes on where it was ended: build/supervision-COMMIT.jsonl has each play.
+supervise: .venv-torch/stamp-bench  ## play each fault of a training under torchrun and `taskd-net run`, in 40 minutes (ARGS="--turns 5 --write")
+	@.venv-torch/bin/python -m benchmarks.supervision $(ARGS)
 
 profile: .venv/stamp-bench  ## a flame graph of a Proxy under load (ARGS="--role Mgr --direction down")
 	@.venv/bin/python -m benchmarks.profiler $(or $(ARGS),--write)

@@ -148,7 +148,7 @@ def test_function_runs_in_each_epoch_of_one_process(own: bool, mgr: Mgr) -> None
 
 
 def test_manager_that_stays_away_ends_the_wait_for_an_epoch(mgr: Mgr, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no platform brings it back. While it is there the wait has no end of its own."""
+    """No platform brings it back. While it is there the wait has no end of its own."""
     monkeypatch.setenv("TASKD_NET_MGR_PATIENCE", "0.5")
     with ThreadPoolExecutor(1) as pool:
         rejoined = pool.submit(rejoin, Training(), backend="gloo")

@@ -1,0 +1,5 @@
+"""Faults of a training of two nodes, under torchrun and under `taskd-net run`: `make supervise`.
+
+`script` is the training, `job` starts its launchers and hurts them, `rows` has the faults, `outcome` compares what came
+of them. `python -m benchmarks.supervision` plays the rows, and goes on where it was ended.
+"""

@@ -1,0 +1,322 @@
+"""The faults that `make supervise` plays, a function each: it hurts a job, and says since when, and what is to come."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.processes import TurnFailed
+from benchmarks.supervision.job import PATIENCE_S, Addresses, Job
+
+TRAINS: Final = "trains"
+ENDS: Final = "ends"
+
+RETURN_S: Final = 2.0
+"""Seconds after which a platform starts a launcher again."""
+
+STOPPED_S: Final = 20.0
+STEPS: Final = (20, 60)
+"""Steps before a fault, the least and the most: the number is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Expectation of a fault.
+
+    Args:
+        since: the time of the fault.
+        goal: `trains`: all ranks take steps, and the job succeeds in the end. `ends`: each launcher leaves.
+        fresh: ranks that have to be new processes.
+        also: another job, with the same goal.
+    """
+
+    since: float
+    goal: str = TRAINS
+    fresh: tuple[int, ...] = ()
+    also: Job | None = None
+
+
+Act = Callable[[Job, random.Random, ExitStack], Due]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A fault.
+
+    Args:
+        name: for the command line.
+        title: in the table.
+        act: it.
+        job: arguments of the job that differ.
+        within: seconds until its outcome, at most.
+        managed: it is one of jobs with a Manager alone.
+    """
+
+    name: str
+    title: str
+    act: Act
+    job: dict[str, Any] = field(default_factory=dict)
+    within: float = 45.0
+    managed: bool = False
+
+
+def _training(job: Job, draw: random.Random) -> None:
+    job.start()
+    job.until_training(draw.randint(*STEPS))
+
+
+def _killed(*ranks: int) -> Act:
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        since = time.monotonic()
+        for rank in ranks:
+            os.kill(job.pid(rank), signal.SIGKILL)
+        return Due(since, fresh=ranks)
+
+    return act
+
+
+def _all_of_node_1(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    _training(job, draw)
+    ranks, since = job.of_node(1), time.monotonic()
+    for rank in ranks:
+        os.kill(job.pid(rank), signal.SIGKILL)
+    return Due(since, fresh=tuple(ranks))
+
+
+def _told(fault: str, rank: int = 3, goal: str = TRAINS) -> Act:
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        if fault == "memory":
+            job.limit_memory(rank)
+        job.tell(rank, fault)
+        fresh = (rank,) if goal == TRAINS else ()
+        return Due(_fault(job), goal, fresh)
+
+    return act
+
+
+def _fault(job: Job) -> float:
+    """The time at which a rank began to fail."""
+    give_up_at = time.monotonic() + 30
+    while time.monotonic() < give_up_at:
+        if found := [each.at for each in job.events if each.event == "fault"]:
+            return found[0]
+        job.wait()
+    raise TurnFailed(f"the fault has not happened\n{job.words()}")
+
+
+def _launcher_killed(node: int, *, returns: bool) -> Act:
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        ranks, since = job.of_node(node), time.monotonic()
+        job.launchers[node].kill()
+        job.launchers[node].wait()
+        job.look()
+        if not returns:
+            return Due(since, ENDS)
+        time.sleep(RETURN_S)
+        job.start(node)
+        return Due(since, fresh=tuple(ranks))
+
+    return act
+
+
+def _manager_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    """torchrun's counterpart is the store, in the launcher of node 0: there is no fault without that."""
+    _training(job, draw)
+    since = time.monotonic()
+    os.kill(job.manager(), signal.SIGKILL)
+    time.sleep(RETURN_S)
+    rank = job.of_node(1)[0]
+    os.kill(job.pid(rank), signal.SIGKILL)
+    return Due(since + RETURN_S, fresh=(rank,))
+
+
+def _manager_and_launcher_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    _training(job, draw)
+    ranks, manager, since = job.of_node(0), job.manager(), time.monotonic()
+    os.kill(manager, signal.SIGKILL)
+    job.launchers[0].kill()
+    job.launchers[0].wait()
+    time.sleep(RETURN_S)
+    job.start(0)
+    return Due(since, fresh=tuple(ranks))
+
+
+def _stopped(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    _training(job, draw)
+    since = time.monotonic()
+    os.kill(job.launchers[1].pid, signal.SIGSTOP)
+    time.sleep(STOPPED_S)
+    os.kill(job.launchers[1].pid, signal.SIGCONT)
+    return Due(since)
+
+
+def _begun(job: Job, _: random.Random, __: ExitStack) -> Due:
+    since = time.monotonic()
+    job.start()
+    return Due(since, ENDS)
+
+
+def _port_taken(job: Job, _: random.Random, stack: ExitStack) -> Due:
+    """Node 1 is told by its own wait for a Manager."""
+    at = job.addresses
+    stack.enter_context(socket.create_server((at.first, at.mgr if job.column.manages else at.store)))
+    since = time.monotonic()
+    job.start(0)
+    return Due(since, ENDS)
+
+
+def _two_jobs(job: Job, _: random.Random, stack: ExitStack) -> Due:
+    """Of one machine: the second one has other ports, as its user was told to give it."""
+    since = time.monotonic()
+    other = stack.enter_context(Job(job.column, addresses=Addresses.fresh(job.addresses.hosts)))
+    job.start()
+    other.start()
+    return Due(since, also=other)
+
+
+def _second_run(job: Job, draw: random.Random, stack: ExitStack) -> Due:
+    """The same job once more, at once."""
+    first = stack.enter_context(Job(job.column, addresses=job.addresses))
+    _training(first, draw)
+    first.finish()
+    give_up_at = time.monotonic() + 30
+    while len(first.ended_at) < len(first.launchers):
+        if time.monotonic() > give_up_at:
+            raise TurnFailed(f"the first run does not end\n{first.words()}")
+        first.wait()
+    since = time.monotonic()
+    job.start()
+    return Due(since)
+
+
+def _never_comes(job: Job, _: random.Random, __: ExitStack) -> Due:
+    since = time.monotonic()
+    job.start(0)
+    return Due(since + PATIENCE_S, ENDS)
+
+
+def _signalled(number: int, node: int, *, tree: bool = False, returns: bool = False) -> Act:
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        ranks, since = job.of_node(node), time.monotonic()
+        if tree:
+            for process in job.tree(node):
+                process.send_signal(number)
+        else:
+            job.signal(node, number)
+        if not returns:
+            return Due(since, ENDS)
+        job.launchers[node].wait()
+        job.look()
+        time.sleep(RETURN_S)
+        job.start(node)
+        return Due(since, fresh=tuple(ranks))
+
+    return act
+
+
+def _interrupted_while_it_waits(job: Job, _: random.Random, __: ExitStack) -> Due:
+    job.start(0)
+    time.sleep(8)
+    return _interrupt(job)
+
+
+def _interrupted_while_it_starts(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    job.start()
+    _until(job, "process", job.ranks)
+    time.sleep(draw.uniform(0, 1))
+    return _interrupt(job)
+
+
+def _interrupted_in_a_restart(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    _training(job, draw)
+    os.kill(job.pid(3), signal.SIGKILL)
+    time.sleep(draw.uniform(0.2, 1.5))
+    return _interrupt(job)
+
+
+def _interrupted_at_the_end(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    """Node 0 has ended its work, and a rank of node 1 hangs at its end."""
+    _training(job, draw)
+    (job.folder / f"hang-{job.of_node(1)[0]}").touch()
+    job.finish()
+    _until(job, "done", job.ranks)
+    time.sleep(1)
+    return _interrupt(job)
+
+
+def _interrupt(job: Job) -> Due:
+    since = time.monotonic()
+    job.signal(0, signal.SIGINT)
+    return Due(since, ENDS)
+
+
+def _until(job: Job, event: str, count: int) -> None:
+    give_up_at = time.monotonic() + 60
+    while sum(each.event == event for each in job.events) < count:
+        if time.monotonic() > give_up_at:
+            raise TurnFailed(f"not {count} times {event}\n{job.words()}")
+        job.wait()
+
+
+_FOLDER: Final = Path(__file__).parent
+_LONG: Final = PATIENCE_S + 75.0
+"""Seconds for rows in which a launcher waits for a node or a Manager that does not come."""
+
+ROWS: Final = (
+    Row("rank", "one rank killed", _killed(3)),
+    Row("two-ranks", "two ranks killed", _killed(1, 2)),
+    Row("rank-0", "rank 0 killed", _killed(0)),
+    Row("node-ranks", "all ranks of a node killed", _all_of_node_1),
+    Row("exception", "exception", _told("raise")),
+    Row("exit-3", "exit 3", _told("exit")),
+    Row("slow-death", "exception, and 4 s until the process ends", _told("slow")),
+    Row("memory", "out of memory, in a cgroup", _told("memory")),
+    Row("launcher-1", "launcher of node 1 killed, back after 2 s", _launcher_killed(1, returns=True)),
+    Row("launcher-0", "launcher of node 0 killed, back after 2 s", _launcher_killed(0, returns=True)),
+    Row("launcher-1-lost", "launcher of node 1 killed, not back", _launcher_killed(1, returns=False), within=_LONG),
+    Row("launcher-0-lost", "launcher of node 0 killed, not back", _launcher_killed(0, returns=False), within=_LONG),
+    Row("manager", "Manager killed, then a rank", _manager_killed, managed=True),
+    Row(
+        "manager-launcher",
+        "Manager and launcher of node 0 killed, back after 2 s",
+        _manager_and_launcher_killed,
+        managed=True,
+    ),
+    Row("stopped", "launcher of node 1 stopped for 20 s", _stopped),
+    Row("import-error", "import error", _begun, {"script": str(_FOLDER / "scripts" / "import_error.py")}),
+    Row("no-script", "script missing", _begun, {"script": str(_FOLDER / "scripts" / "none.py")}),
+    Row("bug", "the same bug in each start", _told("bug", goal=ENDS), within=90),
+    Row("port", "port taken at node 0", _port_taken, within=_LONG),
+    Row("two-jobs", "two jobs at once", _two_jobs, within=90),
+    Row("second-run", "the same job again", _second_run),
+    Row("uneven", "2 + 1 ranks, one killed", _killed(2), {"processes": (2, 1)}),
+    Row("ctrl-c-waits", "Ctrl-C at node 0, which waits for node 1", _interrupted_while_it_waits),
+    Row("ctrl-c-starts", "Ctrl-C at node 0 while ranks start", _interrupted_while_it_starts),
+    Row("ctrl-c", "Ctrl-C at node 0 in training", _signalled(signal.SIGINT, 0)),
+    Row("ctrl-c-restart", "Ctrl-C at node 0 in a restart", _interrupted_in_a_restart),
+    Row("ctrl-c-end", "Ctrl-C at node 0, which waits for the end of node 1", _interrupted_at_the_end),
+    Row("never-comes", "node 1 never comes", _never_comes, within=_LONG),
+    Row(
+        "sigterm-tree",
+        "SIGTERM to all of node 1, back 2 s later",
+        _signalled(signal.SIGTERM, 1, tree=True, returns=True),
+    ),
+    Row(
+        "sigkill-tree",
+        "SIGKILL to all of node 1, back 2 s later",
+        _signalled(signal.SIGKILL, 1, tree=True, returns=True),
+    ),
+)
+"""All faults, in the order of the table."""
