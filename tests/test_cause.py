@@ -164,6 +164,9 @@ def test_words() -> None:
     ]
     killed = replace(CAUSE, code=0, signal="SIGKILL", reason=None)
     assert words(killed) == ["rank 1 failed: ended by SIGKILL (node 0, host h, pid 7)"]
+    assert words(replace(killed, out_of_memory=True)) == [
+        "rank 1 failed: ended by SIGKILL: out of memory, by its cgroup's count (node 0, host h, pid 7)"
+    ]
     silent = replace(CAUSE, code=7, reason=None, thread=Reason(message="KeyError: 1"))
     assert words(silent) == [
         "rank 1 failed: exit code 7 (node 0, host h, pid 7)",
@@ -183,6 +186,7 @@ def test_words() -> None:
         CAUSE,
         Cause(),
         Cause(3, 1, "h", 7, 0, "SIGKILL", AT, asked=True),
+        Cause(3, 1, "h", 7, 0, "SIGKILL", AT, out_of_memory=True),
         replace(CAUSE, thread=Reason("KeyError", "KeyError: 1", "Traceback", None, AT, 7)),
     ],
 )

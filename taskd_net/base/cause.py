@@ -96,6 +96,7 @@ class Cause:
         signal: name of the signal that has ended it, such as `SIGKILL`; empty without one.
         at_ns: time of the failure, in ns since the epoch; without a reason, that of the Agent's look.
         asked: the Agent ended it; it has not failed before.
+        out_of_memory: the kernel killed it for want of memory.
         reason: its own record of the failure; None if it left none.
         thread: its record of the first exception that ended a thread of it.
     """
@@ -108,6 +109,7 @@ class Cause:
     signal: str = ""
     at_ns: int = 0
     asked: bool = False
+    out_of_memory: bool = False
     reason: Reason | None = None
     thread: Reason | None = None
 
@@ -120,7 +122,7 @@ class Cause:
     def end(self) -> str:
         """The exit code or the signal, in words."""
         if self.signal:
-            return f"ended by {self.signal}"
+            return f"ended by {self.signal}" + (": out of memory, by its cgroup's count" if self.out_of_memory else "")
         return f"exit code {self.code}" if self.code else "its Agent does not say how"
 
     @property
@@ -215,6 +217,7 @@ def read_cause(text: str) -> Cause | None:
         signal=_text(value.get("signal")),
         at_ns=_natural(value.get("at_ns")) or 0,
         asked=value.get("asked") is True,
+        out_of_memory=value.get("out_of_memory") is True,
         reason=_reason(value.get("reason")),
         thread=_reason(value.get("thread")),
     )

@@ -28,6 +28,7 @@ from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
+from taskd_net.job.agent.memory import MemoryKills
 from taskd_net.torch import reasons, start
 from taskd_net.torch.guard import await_end
 from taskd_net.torch.guardian import Guardian
@@ -81,6 +82,7 @@ class RankContext(SubprocessContext):
         self._guardian = guardian
         self._failures_of_ranks = failures
         self._asked_ns: dict[int, int] = {}
+        self._kills = MemoryKills()
         self._states: dict[int, WorkerState] = {}
         self._prefixes = log_line_prefixes
         copied: list[_Copied] = [(kept.tee_stdouts, sys.stdout, None), (kept.tee_stderrs, sys.stderr, None)]
@@ -127,6 +129,7 @@ class RankContext(SubprocessContext):
         super()._start()
         for pid in self.pids().values():
             self._guardian.guard(pid)
+            self._kills.begin(pid)
 
     def _poll(self) -> Any:
         for local_rank in self._take_ended():
@@ -171,6 +174,7 @@ class RankContext(SubprocessContext):
         )
         pid: int = handler.proc.pid
         self._guardian.guard(pid)
+        self._kills.begin(pid)
         self.subprocess_handlers[local_rank] = handler
         self._failures.pop(local_rank, None)
         self._failures_of_ranks.forget([self._rank(local_rank)])
@@ -182,6 +186,7 @@ class RankContext(SubprocessContext):
 
     def _forget(self, handler: Any) -> None:
         self._guardian.release(handler.proc.pid)
+        self._kills.end(handler.proc.pid, killed=False)
         for file in (handler._stdout, handler._stderr):
             if file:
                 file.close()
@@ -249,6 +254,7 @@ class RankContext(SubprocessContext):
                 error_file=self.error_files[local_rank],
                 noticed_ns=time.time_ns(),
                 asked_ns=self._asked_ns.get(local_rank),
+                out_of_memory=self._kills.end(process.pid, killed=process.returncode == -signal.SIGKILL),
             )
 
     def _rank(self, local_rank: int) -> int:

@@ -18,6 +18,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import job_id_of, require_job_id
 from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
+from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
 from taskd_net.job.clusterd.place import clusterd_of_environment
@@ -49,8 +50,7 @@ def main(arguments: Sequence[str]) -> None:
         _run(arguments, failures)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code:
-            for number, line in enumerate(failures.words()):
-                sys.stderr.write(f"{'' if number else 'taskd-net run: '}{line}\n")
+            last_words.say(failures.words())
         raise
 
 

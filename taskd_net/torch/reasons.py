@@ -82,6 +82,7 @@ class Failures:
         error_file: str,
         noticed_ns: int,
         asked_ns: int | None,
+        out_of_memory: bool = False,
     ) -> Cause:
         """Take in the end of a process that has failed.
 
@@ -94,6 +95,7 @@ class Failures:
             error_file: place of its records.
             noticed_ns: time of the Agent's look, in ns since the epoch.
             asked_ns: time of the Agent's SIGTERM to it, if that came before its end.
+            out_of_memory: the kernel killed it for want of memory.
         """
         failure = records.failure
         if failure is None and -status in STACK_AT:
@@ -111,6 +113,7 @@ class Failures:
             signal=_name(-status) if status < 0 else "",
             at_ns=at,
             asked=asked,
+            out_of_memory=out_of_memory,
             reason=failure,
             thread=records.thread,
         )

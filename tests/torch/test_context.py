@@ -7,12 +7,14 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, Std
 
+from taskd_net.job.agent.memory import MemoryKills
 from taskd_net.torch.context import NoCommand, RankContext, start_processes
 from taskd_net.torch.guardian import Guardian
 from taskd_net.torch.reasons import Failures
@@ -184,7 +186,7 @@ def test_process_that_ends_slowly_has_failed_by_itself(
     ended(context, 1)
     context.close()
     lines = failures.words()
-    assert lines[0].startswith("rank 0 failed first: ended by SIGTERM") and "failed after it: 1" in lines[1]
+    assert lines[0].startswith("rank 0 failed first: exit code 1 (") and "failed after it: 1" in lines[1]
 
 
 def test_start_of_all_ranks_forgets_their_failures(start: Start, failures: Failures) -> None:
@@ -275,3 +277,23 @@ def test_command_that_cannot_be_started_leaves_nothing(logs: DefaultLogsSpecs) -
         start_processes(
             guardian, Failures(), name="trainer", entrypoint="/nowhere", args={0: ()}, envs={0: {}}, logs_specs=logs
         )
+
+
+@pytest.mark.parametrize("kills", [0, 1])
+def test_kill_for_want_of_memory(
+    kills: int, start: Start, failures: Failures, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The files of the kernel are the test's; the cgroups of a process are its own."""
+    counters = [tmp_path / "memory.events", tmp_path / "memory" / "memory.oom_control"]
+    (tmp_path / "memory").mkdir()
+    for file in counters:
+        file.write_text("oom_kill 5\n")
+    monkeypatch.setattr("taskd_net.torch.context.MemoryKills", partial(MemoryKills, cgroups=tmp_path))
+    context = start("sleep 1000", "sleep 1000")
+    for file in counters:
+        file.write_text(f"oom_kill {5 + kills}\n")
+    os.kill(context.pids()[1], signal.SIGKILL)
+    ended(context, 1)
+    assert context.wait(0) is not None
+    assert failures.first is not None
+    assert (failures.first.signal, failures.first.out_of_memory) == ("SIGKILL", bool(kills))
