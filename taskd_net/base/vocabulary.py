@@ -53,6 +53,14 @@ FINISHED: Final = 306
 RELEASED: Final = 307
 """`ACTION` of a Mgr of this package to an Agent: so have those of all nodes."""
 
+NODE_RANK: Final = "NODE_RANK"
+"""Type of a message to a Mgr of this package, by a launcher's place as a tool: it asks for the rank of its node. The
+message is a text of the launcher's own."""
+HOST: Final = "Host"
+"""Key in the extension of a `NODE_RANK`: the name of the launcher's host."""
+RANK_GIVEN: Final = 308
+"""`ACTION` of a Mgr of this package: the answer to a `NODE_RANK`, the rank, or a `Reason` why there is none."""
+
 MEETING_COMMANDS: Final = frozenset((MEETING, RELEASED))
 """Codes for Agents that have named the feature `MEETS`; others do not know them."""
 

@@ -26,6 +26,7 @@ def run(arguments: tuple[str, ...]) -> None:
     Examples:
       taskd-net run --nproc-per-node 2 train.py
       taskd-net run --job-id night-7 --nproc-per-node 2 train.py
+      taskd-net run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint 10.0.0.7:29400 train.py
       taskd-net run --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
     """
     try:

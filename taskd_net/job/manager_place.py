@@ -45,6 +45,17 @@ def is_local(host: str) -> bool:
     return _bind(Address(host, 0)) is None
 
 
+def own_address(towards: str) -> str:
+    """The address of this machine by which a host reaches it; the loopback one where no way leads there."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return LOOPBACK
+
+
 def is_taken(listen: Address) -> bool:
     """True where another process listens at an address of this machine."""
     return _bind(listen) == errno.EADDRINUSE

@@ -24,6 +24,9 @@ NODES_MOST: Final = 65_536
 PROCESSES_MOST: Final = 65_536
 """Processes of a node."""
 
+BACKENDS: Final = ("static", "c10d")
+"""torchrun's rendezvous for several nodes. With the second one the Manager gives the ranks of nodes."""
+
 _PORTS: Final = range(1, 65_536)
 
 
@@ -37,7 +40,7 @@ def parse(parser: ArgumentParser, processes_of: Callable[[str], int], arguments:
 
     Returns:
         torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, and the numbers of `nodes` and of this node's
-        `processes`. `max_restarts` is None where nobody has said it.
+        `processes`. `max_restarts` is None where nobody has said it, and `node_rank` where the Manager is to give it.
 
     Raises:
         SystemExit: 2 for an argument that is wrong, with one line on stderr.
@@ -67,6 +70,8 @@ def _add_own(parser: ArgumentParser) -> None:
     parser.error = refuse  # type: ignore[method-assign, assignment] # argparse's has 60 lines of usage before it
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=None)
+    if "PET_NODE_RANK" not in os.environ:
+        parser.set_defaults(node_rank=None)
     starts = parser.add_mutually_exclusive_group()
     starts.add_argument(
         "--mgr", action="store_true", help="Start the Manager of the job on node 0, whoever answers at its address."
@@ -98,12 +103,16 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
     if args.run_path:
         # A function that is called in the launcher's process cannot be ended, nor restarted alone.
         raise ConfigError("--run-path runs the script as a Python function; expected a command, such as a script")
-    if args.nodes > 1 and args.rdzv_backend != "static":
-        text = f"--rdzv-backend {args.rdzv_backend} with {args.nodes} nodes gives them other ranks than --node-rank"
-        raise ConfigError(f"{text}; expected static, the default")
+    if args.nodes > 1 and args.rdzv_backend not in BACKENDS:
+        text = f"--rdzv-backend is {shown(args.rdzv_backend)} with {args.nodes} nodes"
+        raise ConfigError(f"{text}; expected {' or '.join(BACKENDS)}: the nodes meet by way of the Manager")
+    if args.nodes > 1 and args.rdzv_backend != "static" and not args.rdzv_endpoint:
+        raise ConfigError(f"--rdzv-endpoint is missing beside --rdzv-backend {args.rdzv_backend}; expected HOST:PORT")
+    if args.node_rank is None and (args.nodes == 1 or args.rdzv_backend == "static"):
+        args.node_rank = 0
     if args.standalone and args.nodes > 1:
         raise ConfigError(f"--standalone with --nnodes {args.nnodes}; expected one node")
-    if not 0 <= args.node_rank < args.nodes:
+    if args.node_rank is not None and not 0 <= args.node_rank < args.nodes:
         ranks = f"0 to {args.nodes - 1}" if args.nodes > 1 else "0"
         raise ConfigError(f"--node-rank is {args.node_rank}; expected {ranks}, as --nnodes is {args.nnodes}")
     if args.max_restarts is not None and args.max_restarts < 0:

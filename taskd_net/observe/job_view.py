@@ -74,6 +74,7 @@ COMMAND_WORDS: Final = {
     vocabulary.STOP_RANKS: "stop ranks",
     vocabulary.MEETING: "meet",
     vocabulary.RELEASED: "leave together",
+    vocabulary.RANK_GIVEN: "give rank",
     **dict.fromkeys(vocabulary.PROFILING_COMMANDS, "profiling"),
 }
 """Commands in words, by code, for the text and the status page."""

@@ -20,11 +20,12 @@ from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.manager_place import Launched
+from taskd_net.job.node_rank import given_rank
 from taskd_net.job.own_manager import NoManager, own_manager
-from taskd_net.job.ports import ports_of
+from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.patch import patched
 from taskd_net.torch.reasons import Failures
@@ -60,14 +61,29 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
+    has_proxy = UPSTREAM in os.environ
     try:
         job_id, starts = _place(args)
     except ConfigError as error:
         run_arguments.refuse(str(error))
     with ExitStack() as stack:
         stack.enter_context(_logged(args.node_rank))
+        if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
+            reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
+            log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
+        args.nnodes = str(args.nodes)
         if starts:
             stack.enter_context(_manager(args, job_id))
+        if args.node_rank is None:
+            upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+            tls = secured({}, listens=False, connects=True)
+            args.node_rank = stack.enter_context(given_rank(upstream, job_id, tls))
+            stack.enter_context(_logged(args.node_rank))
+            log.info("rank_given", rank=args.node_rank)
+        _meet_as_static(args)
+        if args.launches and args.node_rank and not has_proxy and manager_place.is_local(os.environ["MASTER_ADDR"]):
+            # The Proxy of node 0 is on this machine, too.
+            os.environ[UPSTREAM] = f"{LOOPBACK}:{manager_place.free_ports().proxy}"
         named = {"start_program": not args.no_python, "failures": failures, "told": told}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
@@ -86,13 +102,21 @@ def _place(args: Namespace) -> tuple[str, bool]:
         ConfigError: the id or an address is of no use.
     """
     addressed = "MASTER_ADDR" in os.environ or args.master_addr not in (None, "", LOOPBACK)
+    host, port = run_arguments.endpoint(args.rdzv_endpoint) if args.nodes > 1 and args.rdzv_endpoint else ("", None)
+    if host:
+        args.master_addr = os.environ["MASTER_ADDR"] = host
     os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
     # The Mgr of another command knows nothing of --rdzv-id, and of ports that follow from it.
     job_id = job_id_of(args.job_id) or (job_id_of(args.rdzv_id) if args.launches else "")
     require_job_id("job_id", job_id)
     if job_id:
         os.environ[JOB_ID] = job_id
-    ports, starts = ports_of(job_id if args.launches else ""), args.launches and args.node_rank == 0
+    ports = ports_of(job_id if args.launches else "")
+    if args.launches and port and not job_id and args.rdzv_backend != "static":
+        # torch's store for the meeting of nodes is not needed, so its port is free, and all nodes know it.
+        ports = Ports(port, ports_of(f"{host}:{port}").proxy)
+    is_first = args.node_rank == 0 if args.node_rank is not None else manager_place.is_local(host)
+    starts = args.launches and is_first
     alone = args.nodes == 1 and not (addressed or job_id or args.mgr_port or UPSTREAM in os.environ)
     if args.launches and (args.standalone or alone):
         usual = Address(LOOPBACK, ports.mgr)
@@ -105,6 +129,18 @@ def _place(args: Namespace) -> tuple[str, bool]:
     if ports.proxy != PROXY_PORT:
         os.environ.setdefault(UPSTREAM, f"{LOOPBACK}:{ports.proxy}")
     return job_id, starts
+
+
+def _meet_as_static(args: Namespace) -> None:
+    """Have several nodes meet by way of the Manager, or by torch's static rendezvous where that is not possible.
+
+    torch's others would connect to a store before this launcher has an Agent. Scripts serve at the address of node 0.
+    """
+    if args.nodes == 1 or args.rdzv_backend == "static":
+        return
+    args.rdzv_backend, args.rdzv_endpoint = "static", ""
+    if args.node_rank == 0 and not manager_place.is_local(args.master_addr):
+        args.master_addr = manager_place.own_address(args.master_addr)
 
 
 def _answers(usual: Address) -> bool:
@@ -153,14 +189,14 @@ def _told(args: Namespace) -> Told:
 
 
 @contextmanager
-def _logged(node_rank: int) -> Iterator[None]:
-    """Log to stderr, and into a file of the Agent where the environment asks for one.
+def _logged(node_rank: int | None) -> Iterator[None]:
+    """Log to stderr, and into a file of the Agent where the environment asks for one, once its rank is known.
 
     The standard output is for the training processes.
     """
     with redirect_stdout(sys.stderr):
         try:
-            logs.start(f"agent-{node_rank}.log" if logs.wants_file() else None)
+            logs.start(f"agent-{node_rank}.log" if logs.wants_file() and node_rank is not None else None)
         except ConfigError as error:  # a full disk or a wrong mount is no reason not to train
             logs.start(None, stdout=True)
             log.warning("no_log_file", reason=str(error))

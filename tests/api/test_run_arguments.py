@@ -59,6 +59,15 @@ ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
         (["--rdzv-endpoint=host:70000"], f"--rdzv-endpoint is 'host:70000'; {ENDPOINT}"),
         (["--rdzv-endpoint=::1:29400"], f"--rdzv-endpoint is '::1:29400'; {ENDPOINT}"),
         (["--rdzv-endpoint=a b:1"], f"--rdzv-endpoint is 'a b:1'; {ENDPOINT}"),
+        (
+            ["--nnodes=2", "--rdzv-backend=etcd"],
+            "--rdzv-backend is 'etcd' with 2 nodes; expected static or c10d: the nodes meet by way of the Manager",
+        ),
+        (
+            ["--nnodes=2", "--rdzv-backend=c10d"],
+            "--rdzv-endpoint is missing beside --rdzv-backend c10d; expected HOST:PORT",
+        ),
+        (["--nnodes=2", "--standalone"], "--standalone with --nnodes 2; expected one node"),
         (["--run-path"], "--run-path runs the script as a Python function; expected a command, such as a script"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
@@ -94,6 +103,19 @@ def test_endpoint_has_a_host_and_perhaps_a_port(text: str, expected: tuple[str, 
 @pytest.mark.parametrize(("most", "expected"), [([], None), (["--max-restarts=0"], 0), (["--max-restarts=3"], 3)])
 def test_number_of_restarts_is_none_where_nobody_has_said_it(most: list[str], expected: int | None) -> None:
     assert parse(*most).max_restarts == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rank"),
+    [
+        (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], None),
+        (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "--node-rank=1"], 1),
+        (["--nnodes=2"], 0),
+        (["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"], 0),
+    ],
+)
+def test_manager_gives_the_rank_where_torchrun_would(arguments: list[str], rank: int | None) -> None:
+    assert parse(*arguments).node_rank == rank
 
 
 def test_good_arguments_pass() -> None:

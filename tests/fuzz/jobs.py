@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -13,7 +14,7 @@ from taskd_net.base.body import Body
 from taskd_net.base.codes import ArgumentError, ConfigError, Refusal
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line
-from taskd_net.job import profiling_switch
+from taskd_net.job import node_rank, profiling_switch
 from taskd_net.job.clusterd import orders, rpcs
 from taskd_net.job.decide import epochs, state
 from taskd_net.job.decide.events import Reported, Tick
@@ -22,6 +23,7 @@ from taskd_net.job.decide.plugins.stress_test import read_result
 from taskd_net.job.decide.records import read_fault
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import read_count
+from taskd_net.job.manager import dispatch
 from taskd_net.job.worker import duties
 from taskd_net.net.wire import recover_pb2
 from taskd_net.observe import job_codec
@@ -50,8 +52,9 @@ def reports(data: bytes) -> None:
     json_line(read_result(text))
     read_count(text)
     body = Body("ACTION", 0, text, extension)
-    for read in (duties.read_switch, lambda body: duties.read_ops(body, 0)):
-        with contextlib.suppress(ArgumentError):
+    wanted = partial(dispatch.read_request, Position.agent(1_000_000_000))
+    for read in (wanted, node_rank.read_rank, duties.read_switch, lambda body: duties.read_ops(body, 0)):
+        with contextlib.suppress(ArgumentError, node_rank.NoRank):
             read(body)
 
 

@@ -19,7 +19,7 @@ from tests.torch.cluster import PLAIN, SOON
         (
             ["--nnodes=2", "--rdzv-backend=c10d", "train.py"],
             2,
-            "--rdzv-backend c10d with 2 nodes gives them other ranks than --node-rank; expected static, the default",
+            "--rdzv-endpoint is missing beside --rdzv-backend c10d; expected HOST:PORT",
         ),
         (["--nproc-per-node=2"], 2, "the following arguments are required: training_script"),
         (["--run-path", "train.py"], 2, "--run-path runs the script as a Python function; expected a command"),

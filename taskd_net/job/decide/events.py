@@ -44,6 +44,23 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class RankWanted:
+    """A launcher asks for the rank of its node.
+
+    Args:
+        src: its place in the mesh.
+        key: a text of its own.
+        host: name of its host.
+        held: places of launchers that are in the mesh.
+    """
+
+    src: Position
+    key: str
+    host: str
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """The receiver of a command, or ClusterD, has taken it.
 
@@ -333,4 +350,4 @@ Underway = (
 OfDevices = DeviceEvent | DeviceReleased | FaultFiles | DeviceRanks | SeparatedNames | ResetEnded
 """Events of devices, and of the rules for their faults."""
 
-Event = OfManager | Reported | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices
+Event = OfManager | Reported | RankWanted | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices

@@ -37,6 +37,7 @@ from taskd_net.job.decide.events import (
     OfDevices,
     PluginRequest,
     ProfilingSwitch,
+    RankWanted,
     ReceiverGone,
     Recovered,
     Reported,
@@ -49,10 +50,11 @@ from taskd_net.job.decide.events import (
     Underway,
 )
 from taskd_net.job.decide.failures import JobFailures, told
+from taskd_net.job.decide.node_ranks import Holder
 from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
-from taskd_net.job.decide.records import Fault, Taken, read_fault
+from taskd_net.job.decide.records import JOB_NODES, Fault, Taken, read_fault
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from taskd_net.job.decide.state import JobState
 from taskd_net.job.decide.streams import Streams
@@ -95,7 +97,7 @@ OTHER_FAULT: Final = 1
 
 _SWITCHES: Final = (events.PAUSE_AGENTS, events.CONTINUE_AGENTS)
 
-_Happened = Reported | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices
+_Happened = Reported | RankWanted | Underway | Signal | PluginRequest | ProfilingSwitch | RetryTime | OfDevices
 
 
 class Job:
@@ -235,6 +237,9 @@ class Job:
                 return self._report(event)
             case Acknowledged():
                 return self._acknowledge(event)
+            case RankWanted():
+                current.ranks.ask(Holder(event.host, event.key, str(event.src)), event.held)
+                current.dirty = True
             case ReceiverGone():
                 current.dirty = current.outbox.receiver_gone(event.uuid) or current.dirty
             case Signal():
@@ -318,6 +323,7 @@ class Job:
             current.signal = current.signals.pop(0)
             again = self._run(outcome)
         self._start_agents(outcome)
+        self._give_ranks(outcome)
         report_at = self._report_faults(outcome)
         current.records.forget_changes()
         outcome.withdrawn = current.outbox.take_withdrawn()
@@ -698,6 +704,19 @@ class Job:
             self._carry_out("", start, outcome)
             records.started(rank)
 
+    def _give_ranks(self, outcome: Outcome) -> None:
+        """Answer launchers that ask for the ranks of their nodes."""
+        current, nodes = self.state, self.config.nodes or JOB_NODES
+        if not current.ranks.asking:
+            return
+        present = {rank for rank, each in current.records.agents.items() if each.registered and not each.exited}
+        joined = {rank for rank in present if current.records.silent_since(rank, current.now) is None}
+        for asker in current.ranks.asking:
+            found = current.ranks.give(asker, nodes, joined)
+            given = (str(found), {}) if isinstance(found, int) else ("", {vocabulary.REASON: found})
+            self._carry_out("", Command(asker.position, vocabulary.RANK_GIVEN, *given), outcome)
+        current.ranks.asking.clear()
+
     def _hold_back(self) -> None:
         """Take back the 210s that no Agent has acknowledged; a second one to an Agent that has started is ignored."""
         outbox = self.state.outbox
@@ -728,7 +747,7 @@ class Job:
     def _lost(self, command: Command, snapshot: Snapshot, outcome: Outcome) -> bool:
         """True to go on. A 210 is owed until the Agent has it, or its next process registers."""
         if not command.owner:
-            return True
+            return command.code != vocabulary.RANK_GIVEN
         plugin = self._streams.plugins.get(command.owner)
         if plugin is None:
             return False

@@ -11,6 +11,7 @@ from taskd_net.base.untrusted import json_value, shown
 from taskd_net.job.decide.device_state import DeviceState
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
 from taskd_net.job.decide.failures import JobFailures
+from taskd_net.job.decide.node_ranks import NodeRanks
 from taskd_net.job.decide.orders import ClusterdRound, OpenFaults, Orders
 from taskd_net.job.decide.outbox import Outbox, Sending
 from taskd_net.job.decide.plain import from_plain, to_text
@@ -82,6 +83,7 @@ class JobState:
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time: as in a Snapshot.
+        ranks: of nodes whose launchers have none.
     """
 
     seed: str = ""
@@ -109,6 +111,7 @@ class JobState:
     paused_until: Timer = 0.0
     retry_time: int | None = None
     first_retry_time: int | None = None
+    ranks: NodeRanks = field(default_factory=NodeRanks)
 
     @property
     def paused(self) -> bool:

@@ -9,11 +9,13 @@ from typing import Final
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
-from taskd_net.base.codes import Code
-from taskd_net.base.vocabulary import DEVICE_FAULT
+from taskd_net.base.codes import ArgumentError, Code
+from taskd_net.base.position import Position, Role, is_rank
+from taskd_net.base.untrusted import shown
+from taskd_net.base.vocabulary import DEVICE_FAULT, NODE_RANK
 from taskd_net.core.frame import Ack
 from taskd_net.job.decide.device_reports import read_report
-from taskd_net.job.decide.events import Event, Reported
+from taskd_net.job.decide.events import Event, RankWanted, Reported
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
 from taskd_net.job.decide.traffic import Command
 from taskd_net.net.retry import Retry
@@ -30,6 +32,9 @@ _ABSENT: Final = (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
 """Answers that say that the receiver has left the mesh."""
 
 _HEARTBEAT_CHARS: Final = 256
+
+_HOST_CHARS: Final = 253
+"""Characters of the name of a host, as in the domain name system."""
 
 
 @lru_cache(maxsize=16)
@@ -51,8 +56,25 @@ def read_event(message: Message, now: float) -> Event:
     body = _heard(message.body) if len(message.body) <= _HEARTBEAT_CHARS else Body.parse(message.body)
     if body.msg_type == DEVICE_FAULT:
         return read_report(message.src, body, now)
+    if body.msg_type == NODE_RANK:
+        return read_request(message.src, body)
     said = body.msg_type, body.code, body.message, dict(body.extension)
     return Reported(message.src, *said, uuid=message.uuid, mtype=message.mtype)
+
+
+def read_request(src: Position, body: Body) -> RankWanted:
+    """A launcher's request for the rank of its node.
+
+    Raises:
+        ArgumentError: its place is none of an Agent, or a text is missing or too long.
+    """
+    host = body.extension.get(vocabulary.HOST, "")
+    if src.role != Role.AGENT or not is_rank(src.server_rank):
+        raise ArgumentError(f"{src} asks for the rank of a node; expected an Agent")
+    for name, text in (("message", body.message), (vocabulary.HOST, host)):
+        if not 0 < len(text) <= _HOST_CHARS:
+            raise ArgumentError(f"{name} is {shown(text)}; expected a text of 1 to {_HOST_CHARS} characters")
+    return RankWanted(src, body.message, host)
 
 
 class Dispatch:

@@ -19,6 +19,7 @@ from taskd_net.job.decide.events import (
     MachineReset,
     PluginRequest,
     ProfilingSwitch,
+    RankWanted,
     Reported,
     ResetEnded,
     RetryTime,
@@ -149,6 +150,8 @@ def cause(event: Event) -> str:
             text = ""
         case Reported():
             text = f"{event.src.identity} {event.msg_type} {event.code} {event.message}"
+        case RankWanted():
+            text = f"{event.src.identity} asks for a rank for {event.host}"
         case Signal():
             names = (event.signal_type, event.strategy, ",".join(event.actions), event.uuid)
             text = f"ClusterD {' '.join(filter(None, names))}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from taskd_net.base.codes import ArgumentError, NodeClosed
 from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.base.logger import get_logger
+from taskd_net.base.position import Position
 from taskd_net.base.vocabulary import JOB, KEEP_ALIVE, PLATFORM
 from taskd_net.core.counters import Latency, bucket_of
 from taskd_net.core.frame import Ack
@@ -21,6 +22,7 @@ from taskd_net.job.decide.events import (
     ClockMoved,
     Event,
     ProfilingSwitch,
+    RankWanted,
     ReceiverGone,
     Reported,
     Resumed,
@@ -393,6 +395,8 @@ class Manager:
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
+        if isinstance(event, RankWanted):
+            event = replace(event, held=self._launchers())
         outcome = self._take(event)
         self._counters.reports += outcome.taken
         self._counters.refused += not outcome.taken
@@ -405,6 +409,12 @@ class Manager:
         self._unconfirmed.append(message)
         self._changed.set()
         return False
+
+    def _launchers(self) -> tuple[str, ...]:
+        """The launchers with ranks that are in the mesh."""
+        connected = self._node.driver.router.children.connected
+        places = (each.position for each in self.job.state.ranks.holders.values())
+        return tuple(place for place in places if connected(Position.parse(place)) is not None)
 
     def _retried(self, value: int) -> None:
         if value != self.job.state.retry_time:
