@@ -75,3 +75,13 @@ def test_scripts_have_the_declarations_of_columns() -> None:
 def test_scripts_have_commands_in_words() -> None:
     words = json.loads(between(Shell().document("{}", "{}"), "const COMMANDS = ", ";\n"))
     assert (words["203"], words["303"], words["711"]) == ("exit", "end epoch", "profiling")
+
+
+def test_scripts_share_one_scope_and_no_name() -> None:
+    """A name that two of them declare stops the whole page."""
+    declared: dict[str, str] = {}
+    for script in SCRIPTS:
+        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", _read(script), re.MULTILINE):
+            assert name not in declared, f"{name} is declared in {declared[name]} and in {script}"
+            declared[name] = script
+    assert len(declared) > 100

@@ -24,7 +24,7 @@ function ofJob() {
       table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
       ...clusterd(job.clusterd),
       ...devicesWithFaults(job),
-      ...failures(job),
+      ...firstFailures(job),
       ...agentsInTrouble(job),
       html("h3", {}, "Last decisions"),
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
@@ -67,7 +67,7 @@ function devicesWithFaults(job) {
 }
 
 // The last one first. A row has the rank with its end, and the exception with its place in the script.
-function failures(job) {
+function firstFailures(job) {
   if (!job.failures.length && !job.ended) return [];
   const rows = [...job.failures].reverse().map(({ first, others, answer, time }) => {
     const place = first.file && `${first.file}, line ${first.line}`;
