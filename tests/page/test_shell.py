@@ -81,7 +81,7 @@ def test_scripts_share_one_scope_and_no_name() -> None:
     """A name that two of them declare stops the whole page."""
     declared: dict[str, str] = {}
     for script in SCRIPTS:
-        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", _read(script), re.MULTILINE):
+        for name in re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", _read(f"{script}.js"), re.MULTILINE):
             assert name not in declared, f"{name} is declared in {declared[name]} and in {script}"
             declared[name] = script
     assert len(declared) > 100
