@@ -61,6 +61,10 @@ HOST: Final = "Host"
 RANK_GIVEN: Final = 308
 """`ACTION` of a Mgr of this package: the answer to a `NODE_RANK`, the rank, or a `Reason` why there is none."""
 
+LEAVES: Final = 309
+"""`STATUS` of an Agent of this package: a signal ends it. The message is `JOB` where it ends the job, too, else
+empty: the node may come back."""
+
 MEETING_COMMANDS: Final = frozenset((MEETING, RELEASED))
 """Codes for Agents that have named the feature `MEETS`; others do not know them."""
 

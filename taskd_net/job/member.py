@@ -68,7 +68,13 @@ def reported(call: str) -> Iterator[None]:
 
 def by_signal(error: Exception) -> bool:
     """True for the exception that a signal handler of PyTorch's elastic agent raises: it belongs to the caller."""
-    return isinstance(getattr(error, "sigval", None), signal.Signals)
+    return signal_of(error) is not None
+
+
+def signal_of(error: Exception) -> signal.Signals | None:
+    """The signal of such an exception; None for another one."""
+    number = getattr(error, "sigval", None)
+    return number if isinstance(number, signal.Signals) else None
 
 
 def _report(call: str, error: Exception) -> None:

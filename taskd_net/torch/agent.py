@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -26,6 +27,7 @@ from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL
 from taskd_net.job.api.agent import initialise, run
 from taskd_net.job.arguments import LOOPBACK, server_rank
 from taskd_net.job.frameworks.pytorch import PYTORCH
+from taskd_net.job.launcher_signals import LauncherSignals
 from taskd_net.job.member import LoggedError, reported
 from taskd_net.torch import clean_store, seam
 from taskd_net.torch.context import RankContext, require_command, start_processes
@@ -55,6 +57,7 @@ class ElasticAgent(LocalElasticAgent):
         start_program: run the script by the start program (`start.py`); the entrypoint is Python.
         failures: takes in those of the workers.
         told: what the launcher was told about restarts.
+        signals: the launcher's own handlers, in place of torch's.
 
     Raises:
         UnsupportedTorch: the installed torch has not been checked.
@@ -69,6 +72,7 @@ class ElasticAgent(LocalElasticAgent):
         start_program: bool = False,
         failures: Failures | None = None,
         told: Told | None = None,
+        signals: LauncherSignals | None = None,
         **named: Any,
     ) -> None:
         seam.check()
@@ -78,6 +82,9 @@ class ElasticAgent(LocalElasticAgent):
         self._start_program = start_program
         self._failures_of_ranks = failures or Failures()
         self._told = told or Told()
+        self._renew: Callable[[], object] = list if signals is None else signals.renew
+        if signals is not None:
+            signals.workers = self._running
         self._guardian: Guardian
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
@@ -251,9 +258,22 @@ class ElasticAgent(LocalElasticAgent):
         finally:
             self._health_check_server = server
 
+    def _running(self) -> dict[int, int]:
+        """The processes of the workers that run, by global rank."""
+        context = self._pcontext
+        if not isinstance(context, RankContext):
+            return {}
+        running = context.running
+        return {
+            each.global_rank: running[each.local_rank]
+            for each in self._worker_group.workers
+            if each.local_rank in running
+        }
+
     def _in_place_of_torchs(self) -> AbstractContextManager[None]:
+        own = self._guardian, self._failures_of_ranks, self._start_program
         return seam.replaced(
-            start_processes=partial(start_processes, self._guardian, self._failures_of_ranks, self._start_program),
+            start_processes=partial(start_processes, *own, renew=self._renew),
             create_healthcheck_server=self._create_healthcheck_server,
             watchdog=Watchdog,
         )

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -52,6 +52,7 @@ class RankContext(SubprocessContext):
     Args:
         guardian: ends the processes if this process is killed.
         failures: takes in those of the ranks.
+        renew: called where torch has set handlers of signals.
         logs_specs: torch's places of the log files.
         log_line_prefixes: torch's prefixes of lines that are copied to the console, by local rank.
         filters: as torch's context has them: `duplicate_stdout_filters`, `duplicate_stderr_filters`.
@@ -63,6 +64,7 @@ class RankContext(SubprocessContext):
         guardian: Guardian,
         failures: reasons.Failures,
         *,
+        renew: Callable[[], object] = list,
         logs_specs: Any,
         log_line_prefixes: Mapping[int, str] | None = None,
         duplicate_stdout_filters: Collection[str] | None = None,
@@ -80,6 +82,7 @@ class RankContext(SubprocessContext):
         self._running_local_ranks: set[int]
         self.error_files: dict[int, str]
         self._guardian = guardian
+        self._renew = renew
         self._failures_of_ranks = failures
         self._asked_ns: dict[int, int] = {}
         self._kills = MemoryKills()
@@ -122,7 +125,14 @@ class RankContext(SubprocessContext):
         """The state of each local rank, in torch's words, as of the last `wait`."""
         return dict(self._states)
 
+    @property
+    def running(self) -> dict[int, int]:
+        """The processes that have not ended, by local rank."""
+        processes = {local_rank: handler.proc for local_rank, handler in self.subprocess_handlers.items()}
+        return {local_rank: each.pid for local_rank, each in processes.items() if each.returncode is None}
+
     def _start(self) -> None:
+        self._renew()
         for environment in self.envs.values():
             environment[IN_PLACE] = "0"
         self._failures_of_ranks.forget([self._rank(local_rank) for local_rank in self.envs])

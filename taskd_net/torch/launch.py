@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Final
 
 from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from taskd_net.base import logs
@@ -22,6 +24,7 @@ from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
+from taskd_net.job.launcher_signals import LauncherSignals
 from taskd_net.job.manager_place import Launched
 from taskd_net.job.node_rank import given_rank
 from taskd_net.job.own_manager import NoManager, own_manager
@@ -67,6 +70,7 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
     except ConfigError as error:
         run_arguments.refuse(str(error))
     with ExitStack() as stack:
+        signals = stack.enter_context(LauncherSignals(_end, _ending(args.signals_to_handle)))
         stack.enter_context(_logged(args.node_rank))
         if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
@@ -84,7 +88,7 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         if args.launches and args.node_rank and not has_proxy and manager_place.is_local(os.environ["MASTER_ADDR"]):
             # The Proxy of node 0 is on this machine, too.
             os.environ[UPSTREAM] = f"{LOOPBACK}:{manager_place.free_ports().proxy}"
-        named = {"start_program": not args.no_python, "failures": failures, "told": told}
+        named = {"start_program": not args.no_python, "failures": failures, "told": told, "signals": signals}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
 
@@ -178,6 +182,17 @@ def _manager(args: Namespace, job_id: str) -> Iterator[None]:
                     raise
                 log.info("uses_manager", address=str(listen), reason="it was faster")
             yield
+
+
+def _end(number: signal.Signals) -> SignalException:
+    what = "the job ends" if number == signal.SIGINT else "this node leaves"
+    return SignalException(f"{number.name} has come, and {what}", number)
+
+
+def _ending(names: str) -> set[signal.Signals]:
+    """The signals that end this launcher: of `--signals-to-handle`, and the two that always do."""
+    named = {each.strip() for each in names.split(",")}
+    return {each for each in signal.Signals if each.name in named} | {signal.SIGTERM, signal.SIGINT}
 
 
 def _told(args: Namespace) -> Told:

@@ -88,7 +88,10 @@ def test_pause_ends_in_time_and_not_with_the_next_tick() -> None:
 def test_join_takes_180_seconds_at_most() -> None:
     played(
         """
-        179  tick       |
+        29   tick       |
+        30   tick       | waits for the Mgr, 150 s
+        31   tick       |
+        179  tick       | waits for the Mgr, 1 s
         180  tick       | leave 1: not joined within 180 s
         """
     )
@@ -583,11 +586,11 @@ def test_nodes_meet_by_way_of_the_manager_and_leave_together() -> None:
         MET
         + """
         2    tick                    | KEEP_ALIVE, Look
-        2    seen finished ended     | 306 1
+        2    seen finished ended     | 306 1, waits for release
         3    tick                    | KEEP_ALIVE
         3    209 0                   | ignored: no worker runs
         4    307 7                   | ignored: nobody waits for it
-        33   tick                    | KEEP_ALIVE, REGISTER round 1, 306 1
+        33   tick                    | KEEP_ALIVE, waits for release, REGISTER round 1, 306 1
         34   307 1                   | return result
         """,
         PyTorchPlans(),
@@ -647,7 +650,7 @@ def test_a_later_round_and_an_end_take_the_place_of_a_wait() -> None:
         MET
         + """
         2    tick                    | KEEP_ALIVE, Look
-        2    seen finished ended     | 306 1
+        2    seen finished ended     | 306 1, waits for release
         3    208 2 round 2           | KillAll
         3    done                    | Offer
         3    offered                 | 304 2 2
@@ -700,8 +703,8 @@ def test_a_manager_that_says_nothing_ends_a_wait() -> None:
         MET
         + """
         2    tick                    | KEEP_ALIVE, Look
-        2    seen finished ended     | 306 1
-        132  tick                    | KEEP_ALIVE, return result
+        2    seen finished ended     | 306 1, waits for release
+        132  tick                    | KEEP_ALIVE, waits for release, return result
         """,
         PyTorchPlans(),
     )

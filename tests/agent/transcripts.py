@@ -15,12 +15,15 @@ from taskd_net.job.agent.supervision import (
     CallReturned,
     Commanded,
     CommandIgnored,
+    Ends,
     Event,
     Offered,
     SendReport,
     Supervisor,
     Tick,
     Waits,
+    WaitsForMgr,
+    WaitsForRelease,
     Woken,
     WorkerEnded,
     WorkerStatus,
@@ -61,6 +64,8 @@ def read_event(text: str) -> Event:
             return Tick()
         case "woken":
             return Woken()
+        case "SIGINT" | "SIGTERM":
+            return Ends(name, name == "SIGINT")
         case "ended":
             return WorkerEnded()
         case "done":
@@ -83,7 +88,8 @@ def read_command(name: str, words: list[str]) -> Command:
     count = int(words[0]) if words and name in ("208", "210") else None
     match name:
         case "210":
-            return messages.Go(count, "ours" in words, round=number(words), patience=100.0 if number(words) else 0.0)
+            patience = 100.0 if number(words) else 0.0
+            return messages.Go(count, "ours" in words, False, number(words), patience, "job" in words)
         case "203":
             return messages.Exit()
         case "208":
@@ -117,7 +123,7 @@ def shown(action: Action) -> str:
     """An action as it is written in a transcript."""
     match action:
         case SendReport(body):
-            if body.code in (304, 306):
+            if body.code in (304, 306, 309):
                 return " ".join([str(body.code), body.message, *body.extension.values()])
             if body.msg_type != "STATUS":
                 return " ".join([body.msg_type, *(f"round {each}" for each in [body.extension.get("Round")] if each)])
@@ -133,6 +139,10 @@ def shown(action: Action) -> str:
             return f"leave {status}: {reason}"
         case Waits(missing, left):
             return f"waits for {missing}, {left:g} s"
+        case WaitsForMgr(left):
+            return f"waits for the Mgr, {left:g} s"
+        case WaitsForRelease():
+            return "waits for release"
         case Return(result):
             return f"return {result}"
         case _:

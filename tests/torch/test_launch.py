@@ -39,9 +39,7 @@ def test_arguments_that_are_refused(arguments: list[str], status: int, said: str
     assert line.startswith(f"taskd-net run: {said}")
 
 
-def run(
-    folder: Path, *program: str, status: str = "0", logs: str | None = "log"
-) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *program: str, status: str = "0", logs: str | None = "log") -> subprocess.CompletedProcess[str]:
     """`taskd-net run --mgr` of one node, whose workers end with this status; `logs`: the folder that is asked for."""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))])
     for rank in (0, 1):

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 from uuid import uuid4
 
@@ -36,17 +37,20 @@ from taskd_net.job.agent.supervision import (
     CallReturned,
     Commanded,
     CommandIgnored,
+    Ends,
     Event,
     SendReport,
     Supervisor,
     Tick,
     Waits,
+    WaitsForMgr,
+    WaitsForRelease,
     Woken,
     WorkerEnded,
 )
 from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
 from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Fencing, Heartbeat, ReportQueue, from_mgr, read_body
-from taskd_net.job.member import StartGuard, by_signal, leave, log
+from taskd_net.job.member import StartGuard, by_signal, leave, log, signal_of
 from taskd_net.job.node_proxy import AgentsProxy
 from taskd_net.net.wire.codec import Message
 from taskd_net.node.blocking import BlockingNode
@@ -146,6 +150,7 @@ class Agent:
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
         self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
+        self._runs = False
         self._proxy = proxy
         self._proxy.start()
         self.node = BlockingNode(config).start()
@@ -163,7 +168,35 @@ class Agent:
         self.node.beside(self._run)
 
     def serve(self) -> Leave | Return | None:
-        """Call the framework's functions until the Agent is to leave. Returns how; None: it was closed."""
+        """Call the framework's functions until the Agent is to leave. Returns how; None: it was closed.
+
+        The exception of a signal handler ends it, too. The Mgr hears of that before the workers end.
+        """
+        try:
+            return self._serve()
+        except Exception as error:
+            if (number := signal_of(error)) is not None:
+                self._say_end(number)
+            raise
+
+    def _say_end(self, number: signal.Signals) -> None:
+        """Tell the Mgr of a signal that ends this process, where it can be told soon."""
+        said = SimpleQueue[None]()
+        if self._runs:
+            with suppress(RuntimeError, Empty):  # closed meanwhile; or the Mgr does not answer
+                self._loop.call_soon_threadsafe(self._end, number, said)
+                said.get(timeout=LEAVE_S)
+
+    def _end(self, number: signal.Signals, said: SimpleQueue[None]) -> None:
+        self._feed(Ends(number.name, number == signal.SIGINT))
+        self._saying = self._loop.create_task(self._say(said))
+
+    async def _say(self, said: SimpleQueue[None]) -> None:
+        if self.node.is_joined:
+            await self._outbox.empty()
+        said.put(None)
+
+    def _serve(self) -> Leave | Return | None:
         while True:
             job = taken(self._jobs)
             if isinstance(job, _End):
@@ -207,6 +240,7 @@ class Agent:
             self.workers.features,
             self._told.most,
         )
+        self._runs = True
         outcome: Leave | Return | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -298,6 +332,10 @@ class Agent:
                     log.info("command_ignored", command=type(command).__name__, reason=reason)
                 case Waits(missing, left):
                     log.warning("waits_for_nodes", nodes=missing, seconds_left=round(left))
+                case WaitsForMgr(left):
+                    log.warning("waits_for_mgr", seconds_left=round(left))
+                case WaitsForRelease():
+                    log.info("waits_for_release")
                 case Leave(status, reason, ended):
                     log.info("agent_leaves", code=status, reason=reason)
                     self.ended = ended

@@ -213,6 +213,17 @@ def finished(round_: int) -> Body:
     return Body(vocabulary.STATUS, vocabulary.FINISHED, str(round_))
 
 
+def leaves(signal: str, *, job: bool) -> Body:
+    """309: a signal ends the Agent.
+
+    Args:
+        signal: its name.
+        job: it ends the job, too. Else the other nodes wait for the return of this one.
+    """
+    extension = {vocabulary.REASON: signal}
+    return Body(vocabulary.STATUS, vocabulary.LEAVES, vocabulary.JOB if job else "", extension)
+
+
 def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "", cause: Cause | None = None) -> Body:
     """202: the workers with these global ranks have failed.
 

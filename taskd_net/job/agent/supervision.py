@@ -127,7 +127,20 @@ class Offered:
     cause: Cause | None = None
 
 
-Event = AgentJoined | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus | Offered
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """A signal ends the Agent, and its launcher ends the workers. No command counts any more.
+
+    Args:
+        signal: its name.
+        job: it ends the job, too.
+    """
+
+    signal: str
+    job: bool
+
+
+Event = AgentJoined | Ends | Tick | Woken | WorkerEnded | Commanded | CallReturned | CallRaised | WorkerStatus | Offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +176,23 @@ class Waits:
     left: float
 
 
-Action = Call | SendReport | CommandIgnored | Waits | Leave | Return
+@dataclass(frozen=True, slots=True)
+class WaitsForRelease:
+    """The workers of this node have succeeded, and those of others run still; for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForMgr:
+    """The Agent has not joined; for people.
+
+    Args:
+        left: seconds until it gives up.
+    """
+
+    left: float
+
+
+Action = Call | SendReport | CommandIgnored | Waits | WaitsForMgr | WaitsForRelease | Leave | Return
 """A `Call` is answered by one `CallReturned`, `CallRaised`, `WorkerStatus` or `Offered`, and there is one at a time.
 `Leave` and `Return` are last."""
 
@@ -223,6 +252,7 @@ class Supervisor:
         self._repeat_at: float | None = None
         self._started = False
         self._ours = False
+        self._is_of_job = False  # the Mgr restarts what fails, and knows of signals
         self._leaving = False
         self._over = False
 
@@ -241,6 +271,7 @@ class Supervisor:
         self._meeting: messages.Meeting | None = None
         self._missing = Waits("", 0.0)
         self._said_at = 0.0  # the last line about a wait
+        self._mgr_said_at = now  # the node says at once that it does not join
 
         self._failed: frozenset[int] = frozenset()
         self._state = ""  # of the workers, at the last look
@@ -281,6 +312,9 @@ class Supervisor:
                 self._tell_again(now)
             case WorkerEnded():
                 self._ended = True
+            case Ends(signal, job):
+                self._over = True
+                return [SendReport(messages.leaves(signal, job=job))] if self._is_of_job else []
             case Commanded(command, uuid, meant_for):
                 if meant_for in ("", self._incarnation):
                     self._take(command, uuid, now)
@@ -315,11 +349,14 @@ class Supervisor:
         self._tell_again(now)
         if self._leaving:
             return
-        if self._missing.missing and now >= self._said_at + WAITS_AGAIN_S:
+        if self._waits_for_others and now >= self._said_at + WAITS_AGAIN_S:
             self._say_wait(now)
         if self._go_by is None:
             if now >= self._join_by:
                 self._end((Leave(1, f"not joined within {self._times.join:g} s"),))
+            elif now >= self._mgr_said_at + WAITS_AGAIN_S:
+                self._mgr_said_at = now
+                self._actions.append(WaitsForMgr(self._join_by - now))
         elif not self._started and now >= self._go_by:
             self._end((Leave(1, f"no go within {self._times.go:g} s"),))
         elif self._wait is not None and now >= self._wait_by:
@@ -352,6 +389,7 @@ class Supervisor:
             self._actions.append(CommandIgnored(command, "the Agent is to leave"))
         elif isinstance(command, messages.Go):
             self._started, self._ours = True, command.ours
+            self._is_of_job = command.restarts
             self._enter(command)
             self._waiting.append(plan)
         elif not self._started and not isinstance(command, messages.ExitGracefully):
@@ -379,6 +417,7 @@ class Supervisor:
         """Go on where the other nodes are ready, or have finished; or say which are missing."""
         match command, self._wait:
             case messages.Waiting(missing, left), _:
+                self._is_of_job = True
                 is_news, self._missing = missing != self._missing.missing, Waits(missing, left)
                 if self._go_by is not None:
                     self._go_by = max(self._go_by, now + left + BEYOND_MGR_S)
@@ -406,7 +445,11 @@ class Supervisor:
 
     def _say_wait(self, now: float) -> None:
         self._said_at = now
-        self._actions.append(self._missing)
+        self._actions.append(self._missing if self._missing.missing else WaitsForRelease())
+
+    @property
+    def _waits_for_others(self) -> bool:
+        return bool(self._missing.missing) or isinstance(self._wait, steps.AwaitRelease)
 
     def _plan_for(self, command: messages.Planned) -> Plan:
         match command:
@@ -537,6 +580,8 @@ class Supervisor:
                 case steps.AwaitMeeting() | steps.AwaitRelease():
                     self._wait, self._wait_by = step, now + self._patience + BEYOND_MGR_S
                     self._report(self._word(step))
+                    if isinstance(step, steps.AwaitRelease):
+                        self._say_wait(now)
                 case steps.StartAll():
                     self._begin_call(replace(step, meeting=self._meeting if self._round else None))
                 case steps.ReportNoRanks():

@@ -42,6 +42,7 @@ PART: Final = f"{vocabulary.STATUS}/{vocabulary.EPOCH_STATE}"
 _UNIX_MOST: Final = 2**40
 _NUMBER_MOST: Final = 2**63
 _ASKS: Final = f"{vocabulary.STATUS}/{vocabulary.MAY_I_START}"
+_LEAVES: Final = f"{vocabulary.STATUS}/{vocabulary.LEAVES}"
 
 
 @dataclass(slots=True)
@@ -269,6 +270,11 @@ class Records:
             return None
         heard = self.heard(rank)
         return heard if heard + wait <= now else None
+
+    def left(self, rank: int) -> KeptReport | None:
+        """The word of an Agent that a signal has ended; None of one that runs, or was sent 203."""
+        agent = self.agents[rank]
+        return None if agent.exited else agent.reports.get(_LEAVES)
 
     def heard(self, rank: int) -> float:
         """The time at which this Manager has heard of an Agent last, or has begun to listen."""
@@ -520,6 +526,11 @@ class Records:
                 self.restarts = read_count(report.message)
             if not agent.exited or not agent.incarnation:
                 self._ask(rank, agent, report.message, report.mtype)
+        elif report.code == vocabulary.LEAVES:
+            agent.asked, agent.fault = None, None
+            agent.reports.pop(_ASKS, None)
+            self.asking.discard(rank)
+            self.faulty.discard(rank)
         elif report.code == vocabulary.FAULT:
             fault = read_fault(now, report.message, report.extension)
             if fault is not None and agent.incarnation and fault.is_answered_by(agent.restarted):

@@ -6,7 +6,7 @@
   free ── a failure, within the budget; a lost node; a round of others ─────┘ └─┘
              │ 208 to all: they end their processes, and are ready then
        ── all nodes have finished ─▶ 307 to all, RunEnds ─▶ free
-       ── no restart is left; a node has not come within --node-timeout ─▶ 203 to all, RunEnds ─▶ free
+       ── no restart is left; SIGINT at a node; one has not come within --node-timeout ─▶ 203 to all, RunEnds ─▶ free
 ```
 
 A *round* is a start of all nodes together, and has a number. An Agent is *ready* for it (304) when its processes have
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from taskd_net.base import vocabulary
+from taskd_net.base.untrusted import shown
 from taskd_net.job.decide import traffic
 from taskd_net.job.decide.plugins.actions import RECOVERY, UNLIMITED, begin_round, offered
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
@@ -79,6 +80,8 @@ class JobRestarts(Recovery[Course]):
         if not snapshot.config.supervises:
             return ()
         rounds = snapshot.records.rounds
+        if _ended_by(snapshot):
+            return (RECOVERY,)
         if not rounds.open:
             return (RECOVERY,) if snapshot.records.asking else ()
         other = rounds.number != self.state.number
@@ -94,10 +97,12 @@ class JobRestarts(Recovery[Course]):
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
         """Go on with the wait for nodes, or begin one."""
         rounds = snapshot.records.rounds
+        if reason := _ended_by(snapshot):
+            return self._end(snapshot, reason)
         if not rounds.open:
             return self._gather(snapshot)
         if _finished(snapshot):
-            for rank in sorted(snapshot.records.agents):
+            for rank in sorted(rank for rank in snapshot.records.agents if snapshot.records.left(rank) is None):
                 self.send(traffic.agent(rank), vocabulary.RELEASED, str(rounds.number))
             self.decide(RunEnds())
             return Progress.FINAL
@@ -129,12 +134,14 @@ class JobRestarts(Recovery[Course]):
             return min(later, default=state.until)
         if not snapshot.records.rounds.open:
             return INFINITY
-        heard = [snapshot.records.heard(rank) for rank in snapshot.records.agents]
+        heard = [snapshot.records.heard(rank) for rank in snapshot.records.agents if not _is_done(snapshot, rank)]
         return min(heard, default=INFINITY) + LOST_S
 
     def _gather(self, snapshot: Snapshot) -> Progress:
         """Wait for the first go of all nodes."""
         asking = snapshot.records.asking
+        if not asking:
+            return Progress.FINAL  # signals have ended those who asked
         if not self.state.until:
             self.state = Course(snapshot.records.rounds.number)
             self._await(snapshot, snapshot.records.rounds.number)
@@ -177,8 +184,9 @@ class JobRestarts(Recovery[Course]):
         if not records.rounds.meets:
             silent = _silent(snapshot)
             return self._wait(snapshot, silent, records.agents.keys() - silent) if silent else Progress.FINAL
-        ready = {rank for rank in records.agents if records.said_round(rank, vocabulary.READY)[0] == state.number}
-        for rank in records.agents.keys() - ready - records.asking - records.exited:
+        there = {rank for rank in records.agents if records.left(rank) is None}
+        ready = {rank for rank in there if records.said_round(rank, vocabulary.READY)[0] == state.number}
+        for rank in there - ready - records.asking - records.exited:
             said, at = records.said_round(rank, vocabulary.READY)
             if said and at > state.began and rank not in state.called:
                 # Its 210 for the round before was on its way when this one began.
@@ -255,9 +263,30 @@ def _lost(snapshot: Snapshot) -> bool:
 
 
 def _silent(snapshot: Snapshot) -> set[int]:
-    """Agents that say nothing any more."""
+    """Agents that say nothing any more, or have said that a signal ends them.
+
+    Ranks that rejoin get the time of a silence for the return of such a node, and keep their processes then.
+    """
     records, now = snapshot.records, snapshot.now
-    return {rank for rank in records.agents if records.silent_since(rank, now, LOST_S) is not None}
+    left = {rank for rank in records.agents if records.left(rank) is not None and not records.epochs.world}
+    silent = {rank for rank in records.agents if records.silent_since(rank, now, LOST_S) is not None}
+    return {rank for rank in left | silent if not _is_done(snapshot, rank)}
+
+
+def _is_done(snapshot: Snapshot, rank: int) -> bool:
+    """True for an Agent that has left after its workers had succeeded."""
+    records = snapshot.records
+    finished = records.said_round(rank, vocabulary.FINISHED)[0] == records.rounds.number
+    return finished and records.left(rank) is not None
+
+
+def _ended_by(snapshot: Snapshot) -> str:
+    """The signal that ends the job, for people; empty without one."""
+    for rank in sorted(snapshot.records.agents):
+        said = snapshot.records.left(rank)
+        if said is not None and said.message == vocabulary.JOB:
+            return f"node {rank} has got {shown(said.extension.get(vocabulary.REASON, ''))}"
+    return ""
 
 
 def _finished(snapshot: Snapshot) -> bool:

@@ -1,0 +1,168 @@
+"""Signals of `taskd-net run`, in every state of a launcher: real processes, whose workers need no torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.manager.test_own_manager import await_end, children, command_line
+from tests.torch.cluster import PLAIN, SOON
+from tests.torch.test_meeting import Job, await_line
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job whose launchers end with the test."""
+    made = Job(tmp_path)
+    yield made
+    for launcher in made.launchers.values():
+        if launcher.poll() is None:
+            launcher.kill()
+            launcher.wait(SOON)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_launcher_that_waits_for_the_mgr_ends(job: Job, number: signal.Signals) -> None:
+    job.start(1)
+    await_line(job.out(1), "join_failed")
+    began = time.monotonic()
+    job.launchers[1].send_signal(number)
+    assert job.launchers[1].wait(SOON) == 1
+    assert time.monotonic() - began < 30.0, "the grace of workers"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_launcher_that_waits_for_nodes_ends_with_its_manager(job: Job, number: signal.Signals) -> None:
+    job.start(0)
+    await_line(job.out(0), "waits_for_nodes")
+    (manager,) = (pid for pid in children(job.launchers[0].pid) if b"--until-eof" in command_line(pid))
+    began = time.monotonic()
+    job.launchers[0].send_signal(number)
+    assert job.launchers[0].wait(SOON) == 1
+    await_end(manager)
+    assert time.monotonic() - began < 30.0
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_sigint_in_training_ends_all_nodes(job: Job, node: int) -> None:
+    for each in (0, 1):
+        job.start(each)
+    before = job.workers(0)
+    job.launchers[node].send_signal(signal.SIGINT)
+    assert job.statuses() == [1, 1]
+    for pid in before.values():
+        await_end(pid)
+    assert f"node {node} has got 'SIGINT'" in job.out(1 - node).read_text()
+
+
+def test_sigterm_at_a_node_lets_the_others_wait_for_its_return(job: Job) -> None:
+    """No restart is counted: none is allowed here."""
+    for node in (0, 1):
+        job.start(node, "--max-restarts=0")
+    job.workers(0)
+    job.launchers[1].send_signal(signal.SIGTERM)
+    assert job.launchers[1].wait(SOON) == 1
+    await_line(job.out(0), "waits_for_nodes")
+    # In a meeting, the same: the node that is left goes, and both come again.
+    job.start(1, "--max-restarts=0")
+    job.workers(1)
+    job.finish()
+    assert job.statuses() == [0, 0]
+
+
+def test_sigint_in_a_meeting_ends_the_job(job: Job) -> None:
+    for node in (0, 1):
+        job.start(node)
+    job.workers(0)
+    job.launchers[1].kill()
+    await_line(job.out(0), "waits_for_nodes")
+    job.launchers[0].send_signal(signal.SIGINT)
+    assert job.launchers[0].wait(SOON) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_launcher_that_has_finished_ends_while_it_waits_for_the_others(job: Job, number: signal.Signals) -> None:
+    for node in (0, 1):
+        job.start(node)
+    job.workers(0)
+    for rank in (2, 3):
+        (job.folder / f"end-{rank}").write_text("0\n")
+    await_line(job.out(1), "waits_for_release")
+    job.launchers[1].send_signal(number)
+    assert job.launchers[1].wait(SOON) == 1
+    job.finish()
+    assert job.launchers[0].wait(SOON) == (1 if number == signal.SIGINT else 0)
+
+
+def test_second_sigint_ends_the_launcher_at_once(job: Job) -> None:
+    """Its workers ignore all that can be ignored; the guardian ends them."""
+    script = stubborn(job.folder)
+    for node in (0, 1):
+        job.start(node, script=script)
+    before = job.workers(0)
+    job.launchers[1].send_signal(signal.SIGINT)
+    await_line(job.out(0), "command code=203")
+    assert job.launchers[1].poll() is None, "its workers have 30 s"
+    job.launchers[1].send_signal(signal.SIGINT)
+    assert job.launchers[1].wait(SOON) == 128 + signal.SIGINT
+    for pid in before.values():
+        await_end(pid)
+
+
+def test_workers_that_ignore_sigterm_are_killed_after_their_grace(job: Job) -> None:
+    script = stubborn(job.folder)
+    for node in (0, 1):
+        job.start(node, "--shutdown-timeout=2", script=script)
+    before = job.workers(0)
+    began = time.monotonic()
+    job.launchers[1].send_signal(signal.SIGTERM)
+    assert job.launchers[1].wait(SOON) == 1
+    assert 2.0 < time.monotonic() - began < 20.0
+    for rank in (2, 3):
+        await_end(before[rank])
+
+
+def stubborn(folder: Path) -> Path:
+    """A script of workers that ignore SIGINT and SIGTERM."""
+    script = folder / "stubborn.py"
+    lines = ["import runpy, signal", *(f"signal.signal({number}, signal.SIG_IGN)" for number in (2, 15))]
+    script.write_text("\n".join([*lines, f"runpy.run_path({str(PLAIN)!r})", ""]))
+    return script
+
+
+def test_signals_of_users_end_no_launcher(job: Job) -> None:
+    job.start(1)
+    await_line(job.out(1), "join_failed")
+    job.launchers[1].send_signal(signal.SIGUSR2)
+    await_line(job.out(1), "no worker runs")
+    job.start(0)
+    job.workers(0)
+    job.launchers[1].send_signal(signal.SIGUSR1)
+    await_line(job.out(1), "ranks=2,3")
+    job.finish()
+    assert job.statuses() == [0, 0]
+
+
+@pytest.mark.parametrize(("number", "rounds"), [(signal.SIGTERM, 2), (signal.SIGKILL, 1)])
+def test_signal_to_all_processes_of_a_tree_and_back(job: Job, number: signal.Signals, rounds: int) -> None:
+    """All start once more. After SIGTERM, the Manager has called to a round before it has ended."""
+    for node in (0, 1):
+        job.start(node)
+    job.workers(0)
+    tree = [job.launchers[0].pid]
+    for pid in tree:
+        tree += children(pid)
+    for pid in tree:
+        os.kill(pid, number)
+    assert job.launchers[0].wait(SOON) in (1, -number)
+    job.start(0)
+    job.workers(rounds)
+    job.finish()
+    assert job.statuses() == [0, 0]
