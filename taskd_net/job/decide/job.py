@@ -86,6 +86,9 @@ ClusterD waits 15 minutes for the training to pause, 15 for the test, and 15 for
 LOST_PEER_S: Final = 5.0
 """Seconds after the first failure in which a rank that has lost a peer counts as its consequence."""
 
+OTHERS_TOLD: Final = 64
+"""Ranks that failed after the first one that a 203 names: with a message for each node, all of them would be many."""
+
 CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
@@ -610,7 +613,7 @@ class Job:
             return (
                 {} if vocabulary.MISSING in command.extension else {vocabulary.CAUSE: write_cause(failure.first.brief)}
             )
-        others = {vocabulary.OTHERS: ",".join(map(str, failure.others))} if failure.others else {}
+        others = {vocabulary.OTHERS: ",".join(map(str, failure.others[:OTHERS_TOLD]))} if failure.others else {}
         return {vocabulary.CAUSE: write_cause(failure.first.told)} | others
 
     def _unanswered(self, nodes: Iterable[int]) -> dict[int, Fault]:

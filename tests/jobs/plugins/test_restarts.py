@@ -608,3 +608,41 @@ def test_a_new_manager_brings_a_node_to_ranks_that_have_left_their_epoch(first: 
     sent += nodes.settle()
     assert set(codes(sent)) >= {("Agent/0", 210), ("Agent/1", 208)}
     assert owner(nodes.scene) == "RestartPlugin"
+
+
+def test_ranks_that_lose_their_peers_again_and_again_in_place_come_to_an_end() -> None:
+    """Nobody says why, so the epoch's begin decides: its round ends the job."""
+    nodes = telling(restarts=1)
+    scene = nodes.scene
+    scene.part("new", 0, 1, 2, 3)
+    scene.settle()
+    for epoch in (1, 2):
+        scene.part("running", 0, 1, 2, 3, epoch=epoch)
+        nodes.settle()
+        nodes.fail(3, epoch, GLOO)
+        assert [each.code for each in nodes.settle() if each.code != 303] == [209]
+        scene.part("left", 0, 1, 2, epoch=epoch)
+        scene.part("new", 3)
+        sent = nodes.settle()
+        assert {each.code for each in sent} == ({302} if epoch == 1 else {208})
+    nodes.ready(2, 0, 1)
+    assert {each.extension.get("Reason") for each in nodes.settle()} == {"failure 2 of node 1, which has 1 restarts"}
+
+
+def test_ranks_that_lose_their_peers_where_no_meeting_tells_more_come_to_an_end() -> None:
+    nodes = Nodes(1, "tells")
+    nodes.come(0, 1)
+    nodes.settle()
+    nodes.beat(0, 1)
+    nodes.fail(3, 1, GLOO)
+    assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+    nodes.fail(3, 2, GLOO)
+    sent = nodes.settle()
+    assert {each.extension.get("Reason") for each in sent} == {"failure 2 of node 1, which has 1 restarts"}
+
+
+def test_few_of_many_ranks_are_told() -> None:
+    nodes = telling(restarts=0)
+    nodes.scene.report("Agent/0", "STATUS", 202, json.dumps({"fault_ranks": list(range(100))}))
+    (told,) = {each.extension["Others"] for each in nodes.settle()}
+    assert told == ",".join(map(str, range(1, 65)))

@@ -97,6 +97,26 @@ def offered(snapshot: Snapshot, rank: int) -> int:
     return UNLIMITED if count is None else count
 
 
+def limit(snapshot: Snapshot) -> int | None:
+    """Restarts that the node of the first failure has; None without a number."""
+    failure = snapshot.failures.open
+    if failure is None or failure.first.node not in snapshot.records.agents:
+        return None
+    count = offered(snapshot, failure.first.node)
+    return None if count >= UNLIMITED else count
+
+
+def verdict(snapshot: Snapshot, *, settled: bool = False) -> str:
+    """The reason to end the job because of its open failure; empty to go on.
+
+    Args:
+        snapshot: the state.
+        settled: all nodes have said what has failed. They do so in a meeting, and never without one.
+    """
+    settled = settled or not snapshot.records.rounds.meets
+    return snapshot.failures.verdict(snapshot.now, limit(snapshot), settled=settled)
+
+
 def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]) -> None:
     """203 to the faulty; 208, with one restart less, to all who run; the controller starts again.
 

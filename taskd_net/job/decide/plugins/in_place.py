@@ -47,6 +47,7 @@ from taskd_net.job.decide.plugins.actions import (
     offered,
     restart,
     restarts_left,
+    verdict,
 )
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.job.decide.records import Fault
@@ -166,6 +167,8 @@ class InPlace(Recovery[Gathering]):
         """Wait for every rank."""
         state, known, now = self.state, snapshot.records.epochs, snapshot.now
         if known.all_in(epochs.NEW, epochs.LEFT):
+            if snapshot.config.supervises and verdict(snapshot, settled=True):
+                return self._leave_to_pods(snapshot)  # RestartPlugin ends the job
             left = (snapshot.records.restarts or 0) if snapshot.config.supervises else restarts_left(snapshot)
             self.decide(Restarts(left, everybody=False))
             begin_epoch(self, snapshot, _ranks_in_words(state.restarted))

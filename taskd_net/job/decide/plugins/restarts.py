@@ -28,7 +28,7 @@ from typing import ClassVar, Final
 from taskd_net.base import vocabulary
 from taskd_net.base.untrusted import shown
 from taskd_net.job.decide import traffic
-from taskd_net.job.decide.plugins.actions import RECOVERY, UNLIMITED, begin_round, offered
+from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round, limit, verdict
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
@@ -91,7 +91,7 @@ class JobRestarts(Recovery[Course]):
     def seizes(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, where a failure ends the job."""
         config, rounds = snapshot.config, snapshot.records.rounds
-        ends = config.supervises and rounds.open and _failed(snapshot) and _verdict(snapshot)
+        ends = config.supervises and rounds.open and _failed(snapshot) and verdict(snapshot)
         return (RECOVERY,) if ends else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
@@ -158,9 +158,9 @@ class JobRestarts(Recovery[Course]):
         """
         if not snapshot.records.faulty.intersection(failed):
             return self._restart(snapshot)
-        if reason := _verdict(snapshot):
+        if reason := verdict(snapshot):
             return self._end(snapshot, reason)
-        limited = _offered(snapshot) is not None
+        limited = limit(snapshot) is not None
         return self._restart(snapshot, pause=0.0 if limited else snapshot.failures.pause(snapshot.now))
 
     def _restart(self, snapshot: Snapshot, pause: float = 0.0) -> Progress:
@@ -194,7 +194,7 @@ class JobRestarts(Recovery[Course]):
                 self.send(traffic.agent(rank), vocabulary.RESTART_ALL, str(records.restarts or 0))
         if missing := set(range(snapshot.config.nodes)) - ready:
             return self._wait(snapshot, missing, ready)
-        if reason := _verdict(snapshot, settled=True):
+        if reason := verdict(snapshot, settled=True):
             return self._end(snapshot, reason)
         if snapshot.now < state.not_before:
             return Progress.HOLD
@@ -234,20 +234,6 @@ def _failed(snapshot: Snapshot) -> list[int]:
     """Nodes with a failure that no restart on its way will settle."""
     found = snapshot.records.faulty | snapshot.records.to_replace
     return sorted(rank for rank in found if snapshot.needs_answer(rank))
-
-
-def _verdict(snapshot: Snapshot, *, settled: bool = False) -> str:
-    """The reason to end the job because of its open failure; empty to go on."""
-    return snapshot.failures.verdict(snapshot.now, _offered(snapshot), settled=settled)
-
-
-def _offered(snapshot: Snapshot) -> int | None:
-    """Restarts that the node of the first failure has; None without a number."""
-    failure = snapshot.failures.open
-    if failure is None or failure.first.node not in snapshot.records.agents:
-        return None
-    count = offered(snapshot, failure.first.node)
-    return None if count >= UNLIMITED else count
 
 
 def _is_met(snapshot: Snapshot) -> bool:
