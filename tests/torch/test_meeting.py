@@ -267,3 +267,41 @@ def test_exit_code_65_ends_the_job_at_once(job: Job) -> None:
     for node in (0, 1):
         first, second, *_ = job.last_words(node)
         assert first == reason and second.startswith("rank 1 failed: exit code 65 (node 0, ")
+
+
+ENDS_ITS_GROUP = """
+import atexit, time
+import torch, torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, sum_ = dist.get_rank(), torch.ones(1)
+
+def step(number):
+    if (number, rank) == (3, 3):
+        atexit.register(time.sleep, 3)
+        raise ValueError("boom")
+    dist.all_reduce(sum_)
+
+try:
+    for number in range(100_000):
+        step(number)
+        time.sleep(0.01)
+finally:
+    dist.destroy_process_group()
+"""
+"""A rank ends its process group and raises, which its peers see at once. It is gone three seconds later."""
+
+
+def test_peers_of_torch_that_fail_before_the_guilty_one_is_gone_are_its_victims(job: Job, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(ENDS_ITS_GROUP)
+    for node in (0, 1):
+        job.start(node, "--max-restarts=0", script=script)
+    assert job.statuses() == [1, 1]
+    for node in (0, 1):
+        ended, first, others, place, *_, last = job.last_words(node)
+        assert ended == "the job has ended: failure 1 of node 1, which has 0 restarts"
+        assert first.startswith("rank 3 failed first: exit code 1 (node 1, host ")
+        named, _, ranks = others.partition(": ")
+        assert named == "ranks that failed after it" and set(ranks.split(", ")) <= {"0", "1", "2"}
+        assert place == f"at {script}, line 11, in step" and last == "ValueError: boom"
