@@ -26,6 +26,7 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
     agents.add_metric(("calm",), job.agents_known - job.agents_in_trouble - job.agents_silent)
     yield agents
     for name, text, number in (
+        ("missing_nodes", "Nodes that all others wait for.", job.nodes_missing),
         ("workers", "Workers that have registered.", job.workers),
         ("paused", "1 while ClusterD holds Agents back from starting.", int(job.paused)),
         ("streams_owned", "Streams on which a plugin decides now.", sum(bool(stream.owner) for stream in job.streams)),

@@ -89,6 +89,8 @@ _ANSWERED: Final = Face("fault to command", Form.SECONDS, "faults answered in {}
 _RESTARTS: Final = Face(
     "restarts left", Form.COUNT, "restarts left: {}", zero=True, null="not said yet", alarm=Alarm.NONE_LEFT
 )
+_ROUNDED: Final = Json(lambda seconds: round(seconds, 3))
+_LEFT: Final = Face("for at most", Form.SECONDS, "for at most {}")
 _PAUSED: Final = Face(
     "starts of Agents", Form.FLAG, "PAUSED by ClusterD: no Agent may start", flags=("", "paused by ClusterD")
 )
@@ -446,6 +448,9 @@ class JobView:
         nodes, processes_per_node: size of the job; 0 for unknown.
         recovers: ClusterD decides on faults.
         restarts: who starts again what has failed: the Manager (`job`), or a `platform`.
+        waits_for: nodes that the others wait for, by rank, with commas between; empty for none.
+        waits_left: seconds until the Manager ends the job because they have not come; 0 without a wait.
+        nodes_missing: number of those nodes.
         restarts_left: the job's count of restarts; None before an Agent has said a count.
         retry_time: of reset.json; None without that file.
         paused: ClusterD holds Agents back from starting.
@@ -479,6 +484,9 @@ class JobView:
     processes_per_node: Annotated[int, HIDDEN] = 0
     recovers: Annotated[bool, HIDDEN] = False
     restarts: Annotated[str, TEXT, Face("restarts", phrase="restarts: {}")] = ""
+    waits_for: Annotated[str, TEXT, Face("waits for node", phrase="waits for node {}")] = ""
+    waits_left: Annotated[float, _ROUNDED, _LEFT] = 0.0
+    nodes_missing: int = 0
     restarts_left: Annotated[int | None, _RESTARTS] = None
     retry_time: Annotated[int | None, Face("", Form.COUNT, "RetryTime {}", zero=True)] = None
     paused: Annotated[bool, _PAUSED] = False

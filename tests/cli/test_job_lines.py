@@ -29,7 +29,8 @@ def lines(view: JobView, *, everything: bool = False) -> list[str]:
 def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
     text = "\n".join(lines(WHOLE))
     for part in (
-        "job J of 5x2, ClusterD decides on faults, restarts: platform, restarts left: 2, RetryTime 1, PAUSED by Clus",
+        "job J of 5x2, ClusterD decides on faults, restarts: platform, waits for node 1,3, for at most 14 min",
+        "restarts left: 2, RetryTime 1, PAUSED by Clus",
         "since its start: 12 decisions, restart rounds: 1, faults answered in 125 ms on average",
         "\nplugin Greeter is off until the Manager restarts\n",
         "\nunprotected: 3 nodes train without MindIO's controller until they are started again\n",

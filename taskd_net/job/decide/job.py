@@ -562,8 +562,12 @@ class Job:
                 current.failures = JobFailures(changed=True)
             case traffic.MeetsNoMore():
                 current.records.meets_no_more()
+            case traffic.NodesMissing():
+                current.records.nodes_missing(item.nodes, item.until)
+                return
             case traffic.AttemptBegins():
                 current.failures.attempt_begins(current.now)
+                current.records.nodes_missing((), 0.0)
             case traffic.RunEnds():
                 current.records.run_ends()
                 current.failures.ends(item.reason)

@@ -21,7 +21,7 @@ from taskd_net.base.untrusted import json_value, natural
 from taskd_net.job.decide.epochs import ENDED, LEFT, Epochs, read_part
 from taskd_net.job.decide.events import Reported
 from taskd_net.job.decide.plain import UNSTORED
-from taskd_net.job.decide.times import Moment
+from taskd_net.job.decide.times import Moment, Timer
 from taskd_net.job.decide.traffic import read_count
 
 REPORTS_PER_NODE: Final = 16
@@ -177,12 +177,16 @@ class Rounds:
         open: the run is under way. Where the Manager restarts processes, no Agent gets its go otherwise.
         meets: the Agents meet by way of the Manager before each start.
         begun: a run has been opened. Where a platform restarts processes, none ever is.
+        missing: nodes that the others wait for.
+        until: the end of that wait; 0 without one.
     """
 
     number: int = 0
     open: bool = False
     meets: bool = False
     begun: bool = False
+    missing: set[int] = field(default_factory=set)
+    until: Timer = 0.0
 
 
 class Taken(Enum):
@@ -426,9 +430,14 @@ class Records:
         """An Agent has come that cannot meet by way of the Manager."""
         self.rounds.meets = False
 
+    def nodes_missing(self, nodes: Iterable[int], until: float) -> None:
+        """All others wait for these nodes until a time; for none any more."""
+        self.rounds.missing, self.rounds.until = set(nodes), until
+
     def run_ends(self) -> None:
         """No Agent gets its go before all of the next run are there."""
         self.rounds.open = False
+        self.nodes_missing((), 0.0)
 
     def meets(self, rank: int) -> bool:
         """True for an Agent that can meet the others by way of the Manager."""

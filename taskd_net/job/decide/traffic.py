@@ -247,6 +247,19 @@ class MeetsNoMore:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesMissing:
+    """All other nodes wait for these.
+
+    Args:
+        nodes: their ranks.
+        until: the end of the wait.
+    """
+
+    nodes: frozenset[int]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptBegins:
     """All processes of the job are there again: what fails now is a further failure."""
 
@@ -275,6 +288,7 @@ Item = (
     | StepEnded
     | RunBegins
     | MeetsNoMore
+    | NodesMissing
     | AttemptBegins
     | RunEnds
 )

@@ -55,7 +55,7 @@ def job_view(
 ) -> JobView:
     """The state of a job at one moment."""
     state, records = job.state, job.state.records
-    wait = job.config.times.silent
+    wait, rounds = job.config.times.silent, records.rounds
     silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now, wait)) is not None}
     streams = tuple(
         StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
@@ -68,6 +68,9 @@ def job_view(
         processes_per_node=config.processes_per_node,
         recovers=job.config.recovers,
         restarts=JOB if job.config.supervises else PLATFORM,
+        waits_for=",".join(map(str, sorted(rounds.missing))),
+        waits_left=max(0.0, rounds.until - now) if rounds.missing else 0.0,
+        nodes_missing=len(rounds.missing),
         restarts_left=records.restarts,
         paused=state.paused,
         retry_time=state.retry_time,

@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -47,6 +47,9 @@ class Job(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    WAITS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    NODES_MISSING_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -76,7 +79,10 @@ class Job(_message.Message):
     restarts: str
     failures: _containers.RepeatedCompositeFieldContainer[Failure]
     ended: str
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ...) -> None: ...
+    waits_for: str
+    waits_left: float
+    nodes_missing: int
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ..., waits_for: _Optional[str] = ..., waits_left: _Optional[float] = ..., nodes_missing: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")

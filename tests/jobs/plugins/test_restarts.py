@@ -646,3 +646,17 @@ def test_few_of_many_ranks_are_told() -> None:
     nodes.scene.report("Agent/0", "STATUS", 202, json.dumps({"fault_ranks": list(range(100))}))
     (told,) = {each.extension["Others"] for each in nodes.settle()}
     assert told == ",".join(map(str, range(1, 65)))
+
+
+def test_a_wait_for_nodes_can_be_seen_until_they_are_there() -> None:
+    nodes = at_work()
+    nodes.come(1)
+    nodes.settle()
+    nodes.ready(2, 0)
+    nodes.tick(1.0)
+    rounds = nodes.scene.job.state.records.rounds
+    assert rounds.missing == {1} and rounds.until == pytest.approx(nodes.scene.now + 99.0, abs=2.0)
+    nodes.ready(2, 1)
+    nodes.settle()
+    rounds = nodes.scene.job.state.records.rounds
+    assert (rounds.missing, rounds.until) == (set(), 0.0)

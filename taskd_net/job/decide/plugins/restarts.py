@@ -32,7 +32,7 @@ from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round, limit, v
 from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
-from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, RunBegins, RunEnds
+from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, NodesMissing, RunBegins, RunEnds
 
 LOST_S: Final = 30.0
 """Seconds without a report of an Agent after which its node is lost. The processes of a launcher that was stopped for
@@ -214,6 +214,8 @@ class JobRestarts(Recovery[Course]):
         named = ",".join(map(str, sorted(missing)))
         if now >= state.until:
             return self._end(snapshot, f"node {named} has not come within {snapshot.config.node_s:g} s")
+        if now >= state.tell or snapshot.records.rounds.missing:
+            self._note(snapshot, missing)
         if now >= state.tell:
             state.tell = now + TELL_S
             extension = {vocabulary.MISSING: named, vocabulary.SECONDS: f"{state.until - now:.0f}"}
@@ -221,6 +223,12 @@ class JobRestarts(Recovery[Course]):
                 if snapshot.records.meets(rank):
                     self.send(traffic.agent(rank), vocabulary.MEETING, str(state.number), extension)
         return Progress.HOLD
+
+    def _note(self, snapshot: Snapshot, missing: Collection[int]) -> None:
+        """Note the nodes that the others wait for, for people who look."""
+        rounds, until = snapshot.records.rounds, self.state.until
+        if (set(missing), until) != (rounds.missing, rounds.until):
+            self.decide(NodesMissing(frozenset(missing), until))
 
     def _end(self, snapshot: Snapshot, reason: str) -> Progress:
         """End all nodes, with the reason."""
