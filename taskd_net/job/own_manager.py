@@ -15,12 +15,10 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
@@ -28,14 +26,16 @@ from taskd_net.base import logs, threads
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError, TaskdNetError
 from taskd_net.base.job_id import NO_ID
-from taskd_net.base.limits import KILLED_S
+from taskd_net.base.limits import KILLED_S, NODE_S
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import shown
 from taskd_net.base.vocabulary import JOB
 from taskd_net.base.waiting import EndFlag, taken
 from taskd_net.job.arguments import MGR_PORT_SET, joined, secured
 from taskd_net.job.manager.config import STATE_FILE
+from taskd_net.job.member import signal_of
 from taskd_net.job.node_proxy import identified
+from taskd_net.job.run_folder import KEEP_S, RunFolder
 
 MGR_END_S: Final = 10.0
 """Seconds that the Manager has to drain and end after the job."""
@@ -54,6 +54,10 @@ PAUSE_S: Final = 1.0
 
 PAUSE_MOST_S: Final = 30.0
 """The longest pause."""
+
+STATE: Final = "TASKD_NET_STATE"
+NODE_TIMEOUT: Final = "TASKD_NET_NODE_TIMEOUT"
+"""Variables of two settings of the Manager."""
 
 HOLDER_S: Final = 2.0
 """Seconds for each answer of another process, which has the address of the Mgr."""
@@ -80,6 +84,8 @@ def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[No
     Raises:
         ConfigError: the Mgr of another job has its address.
         NoManager: it cannot be started. One that cannot be started again later ends the block by SIGTERM before.
+
+    Its state stays for the next start where this one is killed, or leaves its place by a signal.
     """
     host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
     listen = joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
@@ -91,26 +97,43 @@ def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[No
     with ExitStack() as stack:
         if restarts_itself:
             command += ["--restarts", JOB]
-        if not os.environ.get("TASKD_NET_STATE"):
-            # Another run, perhaps with the same id, is another job.
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="taskd-net-"))
-            command += ["--state", str(Path(folder) / STATE_FILE)]
-        stack.enter_context(watched(command, partial(os.kill, os.getpid(), signal.SIGTERM)))
+        keep: Callable[[], object] = list
+        if not os.environ.get(STATE):
+            run = RunFolder(job_id, listen, size, _node_timeout())
+            keep = run.keep
+            stack.push(partial(_over, run))
+            command += ["--state", str(run.path / STATE_FILE)]
+        stack.enter_context(watched(command, partial(os.kill, os.getpid(), signal.SIGTERM), keep))
         yield
 
 
+def _over(run: RunFolder, kind: object, error: BaseException | None, traceback: object) -> None:
+    """Remove the state of a run, unless its other nodes wait for the return of this one."""
+    number = signal_of(error) if isinstance(error, Exception) else None
+    if not isinstance(error, NoManager) and number in (None, signal.SIGINT):
+        run.remove()
+
+
+def _node_timeout() -> float:
+    """The setting of the Manager; what it refuses, its line says."""
+    with suppress(ValueError):
+        return float(os.environ.get(NODE_TIMEOUT, NODE_S))
+    return NODE_S
+
+
 @contextmanager
-def watched(command: Sequence[str], give_up: Callable[[], object]) -> Iterator[None]:
+def watched(command: Sequence[str], give_up: Callable[[], object], keep: Callable[[], object] = list) -> Iterator[None]:
     """A process that says a line when it is ready, ends with its input, and is started again when it dies.
 
     Args:
         command: of the process.
         give_up: ends the block where it cannot be started again. It is called in another thread.
+        keep: called there every `KEEP_S` seconds.
 
     Raises:
         NoManager: it cannot be started, or not again.
     """
-    watch = _Watch(command, give_up)
+    watch = _Watch(command, give_up, keep)
     thread = threads.start(watch.run, "watches the Manager")
     try:
         if (trouble := taken(watch.first)) is not None:
@@ -131,18 +154,19 @@ class _Watch:
     """The thread around the Manager. A thread of this package's blocks signals, so its children begin with that.
 
     Args:
-        command, give_up: as of `watched`.
+        command, give_up, keep: as of `watched`.
 
     Attributes:
         first: the outcome of the first start, when it is known.
         trouble: the reason to give up.
     """
 
-    def __init__(self, command: Sequence[str], give_up: Callable[[], object]) -> None:
+    def __init__(self, command: Sequence[str], give_up: Callable[[], object], keep: Callable[[], object]) -> None:
         self.first: SimpleQueue[NoManager | None] = SimpleQueue()
         self.trouble: NoManager | None = None
         self._command = command
         self._give_up = give_up
+        self._keep = keep
         self._ending = EndFlag()
         self._process: subprocess.Popen[bytes] | None = None
         self._has_been_ready = False
@@ -197,7 +221,20 @@ class _Watch:
                 return f"it did not listen within {READY_S:g} s"
             if process.stdout.read(1):
                 self._is_ready(process.pid)
+            self._keep_until_end(process.pid)
             return _how(process.wait())
+
+    def _keep_until_end(self, pid: int) -> None:
+        """Say that the run lives, until a process has ended."""
+        descriptor = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            while not poll.poll(KEEP_S * 1000):
+                with suppress(OSError):  # a full disk: the state is older than it might be
+                    self._keep()
+        finally:
+            os.close(descriptor)
 
     def _is_ready(self, pid: int) -> None:
         if not self._has_been_ready:
