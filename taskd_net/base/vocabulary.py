@@ -57,7 +57,9 @@ NODE_RANK: Final = "NODE_RANK"
 """Type of a message to a Mgr of this package, by a launcher's place as a tool: it asks for the rank of its node. The
 message is a text of the launcher's own."""
 HOST: Final = "Host"
-"""Key in the extension of a `NODE_RANK`: the name of the launcher's host."""
+PID: Final = "Pid"
+RANK: Final = "Rank"
+"""Keys in the extension of a `NODE_RANK`: the name of the launcher's host, its pid, and the rank that it has."""
 RANK_GIVEN: Final = 308
 """`ACTION` of a Mgr of this package: the answer to a `NODE_RANK`, the rank, or a `Reason` why there is none."""
 

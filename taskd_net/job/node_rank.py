@@ -1,36 +1,48 @@
-"""The rank of a node whose launcher has none: the job's Manager gives it, before the Agent of the node joins.
+"""The rank of a node: the job's Manager gives it to a launcher that has none, and keeps two launchers from having one.
 
-The launcher asks by a place of its own in the mesh, as tools do, and keeps that place: the Manager sees by it that the
-launcher lives.
+A launcher asks before its Agent joins, by a place of its own in the mesh, as tools do. It keeps that place, so the
+Manager sees that it lives, and says its rank again after each join: another Manager may be there.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Final
 from uuid import uuid4
 
 from taskd_net.base import vocabulary
+from taskd_net.base.address import Address
 from taskd_net.base.body import Body
-from taskd_net.base.codes import ArgumentError, NodeTimeout, TaskdNetError
+from taskd_net.base.codes import ArgumentError, NodeClosed, TaskdNetError
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.job.member import log
 from taskd_net.net.free_position import tool_position
 from taskd_net.net.tls.files import Tls
 from taskd_net.node.blocking import BlockingNode
 from taskd_net.node.config import NodeConfig
+from taskd_net.node.node import Node
+from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 
 ASK_S: Final = 180.0
 """Seconds for an answer: as long as an Agent has to join, which is the start of a job's other pods."""
 
+CLAIM_S: Final = 5.0
+"""Seconds for the answer to a launcher that has a rank. Without a Manager nobody else runs its node."""
+
 TELL_S: Final = 30.0
 """Seconds between two lines about the wait."""
 
-AGAIN_S: Final = 2.0
-"""Seconds after which a request without an answer is sent again: the Manager may have been started again."""
+ANSWER_S: Final = 4.0
+"""Seconds after which a request without an answer is sent again. The Manager asks other launchers for 2 s."""
+
+AGAIN_S: Final = 0.5
+"""Seconds between two looks at the place in the mesh."""
 
 
 class NoRank(TaskdNetError):
@@ -38,8 +50,15 @@ class NoRank(TaskdNetError):
 
 
 @contextmanager
-def given_rank(
-    upstream: str, job_id: str, tls: Tls | None, host: str | None = None, seconds: float = ASK_S
+def held_rank(
+    upstream: str,
+    job_id: str,
+    tls: Tls | None,
+    rank: int | None,
+    lost: Callable[[NoRank], object],
+    *,
+    host: str | None = None,
+    seconds: float | None = None,
 ) -> Iterator[int]:
     """The rank of this node, for as long as the block lasts.
 
@@ -47,38 +66,126 @@ def given_rank(
         upstream: address of the Mgr.
         job_id: of the job; empty for none.
         tls: files of the node.
+        rank: that it has; None for one that the Manager gives.
+        lost: called in another thread where the answer comes later, and somebody else runs this node.
         host: name of this host; None for its own.
         seconds: for an answer.
 
     Raises:
-        NoRank: the Manager does not answer in time, or all ranks are taken.
+        NoRank: another launcher runs this node, all ranks are taken, or the Manager does not answer in time.
     """
-    position = tool_position(None, tls)
+    place = tool_position(None, tls)
     config = NodeConfig.agent(
-        server_rank=position.server_rank, upstream=upstream, job_id=job_id or None, service=True, tls=tls
+        server_rank=place.server_rank, upstream=upstream, job_id=job_id or None, service=True, tls=tls
     )
+    claim = _Claim(upstream, tls, host or socket.gethostname(), rank, lost)
     with BlockingNode(config) as node:
-        yield _ask(node, upstream, host or socket.gethostname(), seconds)
-        node.withdraw(1.0)
+        node.beside(claim.hold)
+        given = claim.first((ASK_S if rank is None else CLAIM_S) if seconds is None else seconds)
+        yield given
+        with suppress(NodeClosed):
+            node.withdraw(1.0)
 
 
-def _ask(node: BlockingNode, upstream: str, host: str, seconds: float) -> int:
-    body = Body(vocabulary.NODE_RANK, 0, uuid4().hex, {vocabulary.HOST: host}).to_json()
-    began = time.monotonic()
-    tell_at = began + 1.0
-    while (passed := time.monotonic() - began) < seconds:
-        if began + passed >= tell_at:
-            log.warning("waits_for_rank", address=upstream, seconds_left=round(seconds - passed))
-            tell_at = began + passed + TELL_S
-        try:
-            node.joined(AGAIN_S)
-            if not node.send(body, to="Mgr", timeout=AGAIN_S).ok:
+class _Claim:
+    """The claim of a launcher on a rank.
+
+    Args:
+        upstream, tls, host, rank, lost: as of `held_rank`.
+    """
+
+    def __init__(
+        self, upstream: str, tls: Tls | None, host: str, rank: int | None, lost: Callable[[NoRank], object]
+    ) -> None:
+        self._upstream = upstream
+        self._tls = tls
+        self._host = host
+        self._rank = rank
+        self._lost = lost
+        self._key = uuid4().hex
+        self._answered: SimpleQueue[int | NoRank] = SimpleQueue()
+        self._is_first = True
+
+    def first(self, seconds: float) -> int:
+        """Wait for the first answer. A launcher with a rank goes on without one.
+
+        Raises:
+            NoRank: the Manager has refused, or does not answer in time.
+        """
+        until, rank = time.monotonic() + seconds, self._rank
+        wait = min(1.0, seconds)
+        while (left := until - time.monotonic()) > 0.0:
+            try:
+                answer = self._answered.get(timeout=min(wait, left))
+            except Empty:
+                if rank is None:
+                    log.warning("waits_for_rank", address=self._upstream, seconds_left=round(left))
+                wait = TELL_S
                 continue
-            answer = Body.parse(node.receive(AGAIN_S).body)
-        except NodeTimeout:
-            continue
-        return read_rank(answer)
-    raise NoRank(f"no Manager at {upstream} has given this node a rank within {seconds:g} s")
+            if isinstance(answer, NoRank):
+                raise answer
+            return answer
+        if rank is None:
+            raise NoRank(f"no Manager at {self._upstream} has given this node a rank within {seconds:g} s")
+        self._is_first = False
+        return rank
+
+    async def hold(self, node: Node) -> None:
+        """Say the rank after each join, in the node's loop."""
+        joins = 0
+        with suppress(NodeClosed):
+            while True:
+                await node.joined()
+                if node.joins != joins:
+                    now = node.joins
+                    joins = now if await self._ask(node) else joins
+                await asyncio.sleep(AGAIN_S)
+
+    async def _ask(self, node: Node) -> bool:
+        """Ask once. Returns whether there is an answer, or none will come."""
+        if (can := await self._can_answer()) is not True:
+            if can is False and self._rank is None:
+                self._tell(NoRank(f"the Manager at {self._upstream} gives no ranks; expected --node-rank"))
+            elif can is False:
+                self._tell(self._rank)
+            return can is False
+        extension = {vocabulary.HOST: self._host, vocabulary.PID: str(os.getpid())}
+        extension |= {} if self._rank is None else {vocabulary.RANK: str(self._rank)}
+        body = Body(vocabulary.NODE_RANK, 0, self._key, extension)
+        if not (await node.send(body.to_json(), to="Mgr", timeout=ANSWER_S)).ok:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = Body.parse((await node.receive()).body)
+            self._rank = read_rank(answer)
+        except TimeoutError:
+            return False
+        except NoRank as refused:
+            self._tell(refused)
+        else:
+            self._tell(self._rank)
+        return True
+
+    async def _can_answer(self) -> bool | None:
+        """True for a Manager that knows such requests; None where that is not known.
+
+        An earlier one would take the place of the launcher for a node of the job.
+        """
+        try:
+            async with NodeClient(Address.parse(self._upstream), ANSWER_S, self._tls) as client:
+                return bool((await client.job()).restarts)
+        except NoManager:
+            return False
+        except AskFailed as error:
+            return None if error.implemented else False
+
+    def _tell(self, answer: int | NoRank | None) -> None:
+        assert answer is not None
+        if self._is_first:
+            self._is_first = False
+            self._answered.put(answer)
+        elif isinstance(answer, NoRank):
+            self._lost(answer)
 
 
 def read_rank(answer: Body) -> int:

@@ -26,7 +26,7 @@ from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, 
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.launcher_signals import LauncherSignals
 from taskd_net.job.manager_place import Launched
-from taskd_net.job.node_rank import given_rank
+from taskd_net.job.node_rank import NoRank, held_rank
 from taskd_net.job.own_manager import NoManager, own_manager
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
@@ -78,12 +78,14 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         args.nnodes = str(args.nodes)
         if starts:
             stack.enter_context(_manager(args, job_id))
-        if args.node_rank is None:
+        if args.launches or args.node_rank is None:
             upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
             tls = secured({}, listens=False, connects=True)
-            args.node_rank = stack.enter_context(given_rank(upstream, job_id, tls))
-            stack.enter_context(_logged(args.node_rank))
-            log.info("rank_given", rank=args.node_rank)
+            given = stack.enter_context(held_rank(upstream, job_id, tls, args.node_rank, _leave))
+            if args.node_rank is None:
+                args.node_rank = given
+                stack.enter_context(_logged(given))
+                log.info("rank_given", rank=given)
         _meet_as_static(args)
         if args.launches and args.node_rank and not has_proxy and manager_place.is_local(os.environ["MASTER_ADDR"]):
             # The Proxy of node 0 is on this machine, too.
@@ -91,6 +93,12 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         named = {"start_program": not args.no_python, "failures": failures, "told": told, "signals": signals}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
+
+
+def _leave(reason: NoRank) -> None:
+    """End this launcher, which has begun: another one runs its node, as a Manager that has come later knows."""
+    log.error("rank_lost", reason=str(reason))
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _place(args: Namespace) -> tuple[str, bool]:

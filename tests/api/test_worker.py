@@ -53,6 +53,7 @@ def test_worker_that_is_destroyed_has_finished(mgr: BlockingNode, near: Blocking
     ("framework", "environment", "position"),
     [
         ("pt", {"RANK": "17", "LOCAL_WORLD_SIZE": "8"}, "Worker/2/17"),
+        ("pt", {"RANK": "2", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "1"}, "Worker/1/17"),
         ("ms", {"MS_NODE_RANK": "5"}, "Worker/5/17"),
     ],
 )

@@ -72,8 +72,21 @@ def test_rank_of_an_agent_that_has_its_own_is_taken() -> None:
     assert launchers.ask("b", "2") == "all 2 ranks are taken, by rank 0, a (1)"
 
 
+def test_of_two_launchers_with_one_rank_the_first_stays_while_it_is_held() -> None:
+    ranks = NodeRanks()
+    first, second = (Holder(host, host, f"Agent/{host}", pid, 1) for host, pid in (("a", 7), ("b", 8)))
+    for held, asker, expected in (
+        ([], first, 1),
+        ([first.position], first, 1),
+        ([first.position], second, "node 1 of this job is run by a, pid 7"),
+        ([], second, 1),
+    ):
+        ranks.ask(asker, held)
+        assert ranks.give(asker, 2, {1}) == expected
+
+
 def wanted(key: str, host: str = "a", held: tuple[str, ...] = ()) -> RankWanted:
-    return RankWanted(Position.agent(1_000_000_000 + int(key)), key, host, held)
+    return RankWanted(Position.agent(1_000_000_000 + int(key)), key, host, held=held)
 
 
 def test_answer_is_a_command_to_the_one_who_asks_and_the_rank_is_stored() -> None:

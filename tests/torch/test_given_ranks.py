@@ -106,6 +106,21 @@ def test_launcher_too_many_ends_with_one_line(job: Job) -> None:
     assert [job.launchers[number].wait(SOON) for number in (0, 1)] == [0, 0]
 
 
+def test_second_launcher_of_a_node_ends_and_the_first_stays(job: Job) -> None:
+    """Its Agent never joins, so the first one keeps its place in the mesh."""
+    for rank in (0, 1):
+        job.start(f"--node-rank={rank}")
+    assert [job.rank(number) for number in (0, 1)] == [0, 1]
+    second = job.start("--node-rank=1")
+    assert job.launchers[second].wait(SOON) == 1
+    last = job.out(second).read_text().splitlines()[-1]
+    pid = job.launchers[1].pid
+    assert last == f"taskd-net run: node 1 of this job is run by {os.uname().nodename}, pid {pid}"
+    job.finish()
+    assert [job.launchers[number].wait(SOON) for number in (0, 1)] == [0, 0]
+    assert not any("position_taken" in job.out(number).read_text() for number in (0, 1))
+
+
 def test_elastic_line_waits_for_all_and_says_so(job: Job) -> None:
     for _ in range(2):
         job.start("--nnodes=1:2")

@@ -107,7 +107,9 @@ def test_two_jobs_of_one_node_without_addresses_never_meet(option: list[str], tm
         status, errors = job.finish()
         assert status == 0, errors
         log = (job.folder / "log" / "manager.log").read_text()
-        assert log.count('"child_joined"') == 1 and "child_refused" not in log
+        joined = [line for line in map(json.loads, log.splitlines()) if line["event"] == "child_joined"]
+        assert [line["child"] for line in joined if line["child"].startswith("Proxy/")] == ["Proxy/0"]
+        assert len(joined) == 2 and "child_refused" not in log  # and the launcher's own place
 
 
 @pytest.mark.parametrize("option", [[], ["--no-mgr"]], ids=["asked", "no-mgr"])

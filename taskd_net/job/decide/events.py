@@ -45,18 +45,22 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class RankWanted:
-    """A launcher asks for the rank of its node.
+    """A launcher asks for the rank of its node, or says which one it has.
 
     Args:
         src: its place in the mesh.
         key: a text of its own.
         host: name of its host.
-        held: places of launchers that are in the mesh.
+        pid: of the launcher.
+        rank: that it has; None where it has none.
+        held: places of launchers that are in the mesh, and answer.
     """
 
     src: Position
     key: str
     host: str
+    pid: int = 0
+    rank: int | None = None
     held: tuple[str, ...] = ()
 
 

@@ -241,7 +241,7 @@ class Job:
             case Acknowledged():
                 return self._acknowledge(event)
             case RankWanted():
-                current.ranks.ask(Holder(event.host, event.key, str(event.src)), event.held)
+                current.ranks.ask(Holder(event.host, event.key, str(event.src), event.pid, event.rank), event.held)
                 current.dirty = True
             case ReceiverGone():
                 current.dirty = current.outbox.receiver_gone(event.uuid) or current.dirty

@@ -1,7 +1,8 @@
-"""Ranks of nodes whose launchers have none: given in the order of arrival, and kept.
+"""Ranks of nodes: given in the order of arrival to launchers that have none, and claimed by the others.
 
-A launcher that has no `--node-rank` asks before its Agent joins, and holds its place in the mesh as a tool for as long
-as it lives. So a rank is free again at the moment at which its launcher ends, and a host that returns gets its old one.
+A launcher asks before its Agent joins, and holds its place in the mesh as a tool for as long as it lives. So a rank is
+free again at the moment at which its launcher ends, and a host that returns gets its old one. Of two launchers with one
+rank the first stays, while it answers: their Agents would push each other out of the mesh without end.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ class Holder:
         host: name of its host.
         key: a text of its own, the same in each of its requests.
         position: its place in the mesh.
+        pid: of the launcher.
+        rank: that it has; None where it has none.
     """
 
     host: str = ""
     key: str = ""
     position: str = ""
+    pid: int = 0
+    rank: int | None = None
 
 
 @dataclass(slots=True)
@@ -46,7 +51,7 @@ class NodeRanks:
 
     def give(self, asker: Holder, nodes: int, joined: Collection[int]) -> int | str:
         """Answer a request: a launcher keeps its rank; a host gets the lowest of its own back; then the lowest that was
-        never given; then the lowest whose launcher is gone.
+        never given; then the lowest whose launcher is gone. Of two launchers with one rank the first stays.
 
         Args:
             asker: who asks.
@@ -56,6 +61,8 @@ class NodeRanks:
         Returns:
             The rank, or the reason why there is none.
         """
+        if asker.rank is not None:
+            return self._claim(asker.rank, asker)
         ranks = range(nodes)
         own = (rank for rank in ranks if rank in self.holders and self.holders[rank].key == asker.key)
         free = [rank for rank in ranks if not self._is_taken(rank, joined)]
@@ -68,6 +75,14 @@ class NodeRanks:
                 return rank
         held = (f"{self.holders[rank].host} ({rank})" if rank in self.holders else f"rank {rank}" for rank in ranks)
         return f"all {nodes} ranks are taken, by {', '.join(held)}"
+
+    def _claim(self, rank: int, asker: Holder) -> int | str:
+        holder = self.holders.get(rank, asker)
+        if holder.key != asker.key and holder.position in self.held:
+            return f"node {rank} of this job is run by {holder.host}, pid {holder.pid}"
+        self.holders[rank] = asker
+        self.held.append(asker.position)
+        return rank
 
     def _is_taken(self, rank: int, joined: Collection[int]) -> bool:
         holder = self.holders.get(rank)

@@ -11,12 +11,13 @@ from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.codes import ArgumentError, Code
 from taskd_net.base.position import Position, Role, is_rank
-from taskd_net.base.untrusted import shown
+from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.vocabulary import DEVICE_FAULT, NODE_RANK
 from taskd_net.core.frame import Ack
 from taskd_net.job.decide.device_reports import read_report
 from taskd_net.job.decide.events import Event, RankWanted, Reported
 from taskd_net.job.decide.outbox import COMMAND_RETRY_S
+from taskd_net.job.decide.records import JOB_NODES
 from taskd_net.job.decide.traffic import Command
 from taskd_net.net.retry import Retry
 from taskd_net.net.wire.codec import Message
@@ -32,6 +33,8 @@ _ABSENT: Final = (Code.NO_ROUTE, Code.NET_STREAM_NOT_INITED)
 """Answers that say that the receiver has left the mesh."""
 
 _HEARTBEAT_CHARS: Final = 256
+
+_NUMBER_MOST: Final = 2**31 - 1
 
 _HOST_CHARS: Final = 253
 """Characters of the name of a host, as in the domain name system."""
@@ -66,7 +69,7 @@ def read_request(src: Position, body: Body) -> RankWanted:
     """A launcher's request for the rank of its node.
 
     Raises:
-        ArgumentError: its place is none of an Agent, or a text is missing or too long.
+        ArgumentError: its place is none of an Agent, or a value is missing or out of its range.
     """
     host = body.extension.get(vocabulary.HOST, "")
     if src.role != Role.AGENT or not is_rank(src.server_rank):
@@ -74,7 +77,16 @@ def read_request(src: Position, body: Body) -> RankWanted:
     for name, text in (("message", body.message), (vocabulary.HOST, host)):
         if not 0 < len(text) <= _HOST_CHARS:
             raise ArgumentError(f"{name} is {shown(text)}; expected a text of 1 to {_HOST_CHARS} characters")
-    return RankWanted(src, body.message, host)
+    numbers: dict[str, int | None] = {vocabulary.PID: None, vocabulary.RANK: None}
+    for name in numbers.keys() & body.extension.keys():
+        number = natural(body.extension[name], _NUMBER_MOST)
+        if number is None:
+            raise ArgumentError(f"{name} is {shown(body.extension[name])}; expected a whole number")
+        numbers[name] = number
+    rank = numbers[vocabulary.RANK]
+    if rank is not None and rank >= JOB_NODES:
+        raise ArgumentError(f"{vocabulary.RANK} is {rank}; expected less than {JOB_NODES}")
+    return RankWanted(src, body.message, host, numbers[vocabulary.PID] or 0, rank)
 
 
 class Dispatch:

@@ -69,6 +69,9 @@ SEED_BYTES: Final = 8
 CLOCK_LOOK_S: Final = 0.5
 """Seconds between two looks of a Manager at the clock."""
 
+LAUNCHER_S: Final = 2.0
+"""Seconds for the answer of a launcher that has a rank: one that is stopped, or whose host is lost, gives it up."""
+
 STOPPED_S: Final = 1.5
 """Seconds between two looks at the clock after which a Manager was stopped, or its event loop held. With a heartbeat's
 second it is less than the least silence that counts, `decide.snapshot.SILENT_LEAST_S`."""
@@ -396,7 +399,9 @@ class Manager:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
         if isinstance(event, RankWanted):
-            event = replace(event, held=self._launchers())
+            self._spawn(self._look_at_launchers(event, message), "looks at launchers")
+            self._tasks[-1].add_done_callback(self._forget)
+            return False
         outcome = self._take(event)
         self._counters.reports += outcome.taken
         self._counters.refused += not outcome.taken
@@ -409,6 +414,25 @@ class Manager:
         self._unconfirmed.append(message)
         self._changed.set()
         return False
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        with contextlib.suppress(ValueError):  # at the end of this Manager
+            self._tasks.remove(task)
+
+    async def _look_at_launchers(self, event: RankWanted, message: Message) -> None:
+        """Take in a launcher's request, with the launchers that answer, and confirm it when it is stored."""
+        places = self._launchers()
+        answers = await asyncio.gather(*(self._answers(place) for place in places))
+        held = tuple(place for place, answered in zip(places, answers, strict=True) if answered)
+        # New since the look, so they are there.
+        held += tuple(place for place in self._launchers() if place not in places)
+        self._take(replace(event, held=held))
+        self._unconfirmed.append(message)
+        self._changed.set()
+
+    async def _answers(self, place: str) -> bool:
+        """True for a launcher that answers a probe."""
+        return (await self._node.ping(place, timeout=LAUNCHER_S)).ok
 
     def _launchers(self) -> tuple[str, ...]:
         """The launchers with ranks that are in the mesh."""

@@ -1,8 +1,8 @@
 """The Worker: one training process of the job (docs/contract.md, section 7; TaskD API reference, "TaskD Worker").
 
-The environment names the node of the process, as its framework's launcher sets it: `RANK` and `LOCAL_WORLD_SIZE` (`pt`,
-torchrun), or `MS_NODE_RANK` (`ms`, msrun). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by default
-127.0.0.1:9602. `TASKD_NET_CA`, `TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` are the files of TLS.
+The environment names the node of the process, as its framework's launcher sets it: `GROUP_RANK` (`pt`, torchrun), else
+`RANK` and `LOCAL_WORLD_SIZE`; or `MS_NODE_RANK` (`ms`, msrun). `TASKD_NET_UPSTREAM` is the `host:port` of its Proxy, by
+default 127.0.0.1:9602. `TASKD_NET_CA`, `TASKD_NET_CLIENT_KEY` and `TASKD_NET_CLIENT_CRT` are the files of TLS.
 """
 
 from __future__ import annotations

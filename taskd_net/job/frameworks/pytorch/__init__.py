@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from taskd_net.base.codes import ConfigError
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 
 def _node_of_worker() -> int:
+    """The node's rank: as the launcher says it, since nodes may have different numbers of workers."""
+    if os.environ.get("GROUP_RANK"):
+        return rank_of_environment("GROUP_RANK")
     local = rank_of_environment("LOCAL_WORLD_SIZE")
     if local == 0:
         raise ConfigError("LOCAL_WORLD_SIZE is 0; expected at least 1")
