@@ -117,9 +117,8 @@ class JobFailures:
             cause: their first failure, if the Agent says it.
             rounds: the Manager says itself when the next attempt begins.
         """
-        answered = 0.0 if self.open is None else self.open.answered
-        if not rounds and 0.0 < answered <= now - TOGETHER_S:
-            self.attempt_begins(answered)
+        if not rounds:
+            self.close(now)
         if cause is None:
             at = fault.at if fault.reported is None else fault.reported
             cause = Cause(rank=min(fault.ranks, default=0), node=node, at_ns=int(at * 1e9))
@@ -129,6 +128,12 @@ class JobFailures:
             self.open.take(cause)
         self.open.ranks |= dict.fromkeys(fault.ranks, node)
         self.changed = True
+
+    def close(self, now: float) -> None:
+        """Take an answered failure as over after some seconds, where no round of the Manager's says it."""
+        answered = 0.0 if self.open is None else self.open.answered
+        if 0.0 < answered <= now - TOGETHER_S:
+            self.attempt_begins(answered)
 
     def late(self, cause: Cause) -> None:
         """A node that was restarted says why a process of it had failed, perhaps before all others."""

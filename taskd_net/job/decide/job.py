@@ -608,8 +608,13 @@ class Job:
 
     def _cause(self, command: Command, agents: list[int]) -> dict[str, str]:
         """The first failure of the job, in a 203 or 305 to an Agent that takes it."""
-        failure, records = self.state.failures.open, self.state.records
-        if failure is None or command.code not in (vocabulary.EXIT, vocabulary.MEETING) or not agents:
+        if command.code not in (vocabulary.EXIT, vocabulary.MEETING):
+            return {}
+        failures, records = self.state.failures, self.state.records
+        if not records.rounds.open:
+            failures.close(self.state.now)
+        failure = failures.open
+        if failure is None or not agents:
             return {}
         if not all(records.has_feature(rank, vocabulary.TELLS) for rank in agents):
             return {}

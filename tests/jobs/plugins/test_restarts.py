@@ -10,7 +10,7 @@ import pytest
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
 from taskd_net.job.decide.epochs import LEFT
-from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S
+from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
 from taskd_net.job.decide.plugins.restarts import LOST_S, TELL_S
@@ -660,3 +660,21 @@ def test_a_wait_for_nodes_can_be_seen_until_they_are_there() -> None:
     nodes.settle()
     rounds = nodes.scene.job.state.records.rounds
     assert (rounds.missing, rounds.until) == (set(), 0.0)
+
+
+def test_an_old_failure_is_no_reason_to_send_a_node_away() -> None:
+    """A platform restarts lost nodes, so no round says when a failure is over."""
+    nodes = Nodes(3, "tells", JobConfig(nodes=2, processes_per_node=2))
+    nodes.come(0, 1)
+    nodes.settle()
+    cause = nodes.fail(3, 5, BUG)
+    (sent,) = [each for each in nodes.settle() if each.code == 203]
+    assert sent.to == "Agent/1" and sent.extension["Cause"] == write_cause(cause.told)
+    nodes.come(1)
+    nodes.settle()
+    nodes.tick(TOGETHER_S)
+    nodes.scene.job.state.records.replace(1)
+    nodes.scene.job.state.dirty = True
+    (sent,) = [each for each in nodes.settle() if each.code == 203]
+    assert "Cause" not in sent.extension
+    assert nodes.scene.job.state.failures.open is None

@@ -73,7 +73,7 @@ function firstFailures(job) {
     const place = first.file && `${first.file}, line ${first.line}`;
     const after = others.length ? `after it ranks ${others.join(", ")}` : "";
     const words = [first.end, first.message ?? first.type, place, after, answer, clock(time)];
-    return [`rank ${first.rank} (node ${first.node})`, words.filter(Boolean).join("; "), true];
+    return [`rank ${first.rank} (node ${first.node})`, words.filter(Boolean).join("; "), !answer];
   });
   const ended = job.ended ? [html("p", { class: "alarm" }, `The job has ended: ${job.ended}`)] : [];
   return [html("h3", {}, "First failures"), ...ended, table(rows)];
