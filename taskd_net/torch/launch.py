@@ -76,12 +76,18 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
         args.nnodes = str(args.nodes)
-        if starts:
-            stack.enter_context(_manager(args, job_id))
+        is_own = starts and stack.enter_context(_manager(args, job_id))
         if args.launches or args.node_rank is None:
             upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
             tls = secured({}, listens=False, connects=True)
-            given = stack.enter_context(held_rank(upstream, job_id, tls, args.node_rank, _leave))
+            # The launcher that starts the Manager has come first, and has rank 0 again after a loss of both.
+            wanted = 0 if is_own and args.node_rank is None else args.node_rank
+            try:
+                given = stack.enter_context(held_rank(upstream, job_id, tls, wanted, _leave))
+            except NoRank:
+                if args.node_rank is not None or not is_own:
+                    raise
+                given = stack.enter_context(held_rank(upstream, job_id, tls, None, _leave))
             if args.node_rank is None:
                 args.node_rank = given
                 stack.enter_context(_logged(given))
@@ -164,8 +170,11 @@ def _answers(usual: Address) -> bool:
 
 
 @contextmanager
-def _manager(args: Namespace, job_id: str) -> Iterator[None]:
+def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
     """The Manager of the job in a process of its own, unless one answers at its address, or that is elsewhere.
+
+    Returns:
+        True where it is a process of this launcher.
 
     Raises:
         ConfigError: somebody else has its address.
@@ -176,20 +185,22 @@ def _manager(args: Namespace, job_id: str) -> Iterator[None]:
     size = f"{args.nodes}x{args.processes}"
     if not args.mgr and not manager_place.is_local(listen.host):
         log.info("uses_manager", address=str(listen), reason="the address is none of this machine's")
-        yield
+        yield False
     elif not args.mgr and manager_place.answers(listen, job_id):
         log.info("uses_manager", address=str(listen), reason="it answers")
-        yield
+        yield False
     else:
         log.info("starts_manager", address=str(listen))
         with ExitStack() as own:
+            is_own = True
             try:
                 own.enter_context(own_manager(size, job_id, restarts_itself=clusterd_of_environment() is None))
             except NoManager:
                 if args.mgr or not manager_place.answers(listen, job_id):
                     raise
                 log.info("uses_manager", address=str(listen), reason="it was faster")
-            yield
+                is_own = False
+            yield is_own
 
 
 def _end(number: signal.Signals) -> SignalException:

@@ -85,12 +85,25 @@ def test_two_launchers_of_one_line_meet_and_one_that_returns_has_its_rank(job: J
     ranks = [job.rank(number) for number in (0, 1)]
     assert sorted(ranks) == [0, 1]
     second = ranks.index(1)
+    assert ["starts_manager" in job.out(number).read_text() for number in (1 - second, second)] == [True, False]
     job.launchers[second].send_signal(signal.SIGKILL)
     job.launchers[second].wait(SOON)
     again = job.start()
     assert (job.rank(again, 1), job.rank(1 - second, 1)) == (1, 0)
     job.finish()
     assert [job.launchers[number].wait(SOON) for number in (1 - second, again)] == [0, 0]
+
+
+def test_launcher_that_returns_with_its_manager_has_rank_0_again(job: Job) -> None:
+    for _ in range(2):
+        job.start()
+    first = [job.rank(number) for number in (0, 1)].index(0)
+    job.launchers[first].kill()
+    job.launchers[first].wait(SOON)
+    again = job.start()
+    assert (job.rank(again, 1), job.rank(1 - first, 1)) == (0, 1)
+    job.finish()
+    assert [job.launchers[number].wait(SOON) for number in (1 - first, again)] == [0, 0]
 
 
 def test_launcher_too_many_ends_with_one_line(job: Job) -> None:

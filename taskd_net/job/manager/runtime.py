@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -68,6 +69,9 @@ SEED_BYTES: Final = 8
 
 CLOCK_LOOK_S: Final = 0.5
 """Seconds between two looks of a Manager at the clock."""
+
+FIRST_S: Final = 2.0
+"""Seconds after the start of a Manager in which only launchers with a rank get it: the one that has started it does."""
 
 LAUNCHER_S: Final = 2.0
 """Seconds for the answer of a launcher that has a rank: one that is stopped, or whose host is lost, gives it up."""
@@ -180,7 +184,7 @@ class Manager:
         self._node.driver.job_view = self.view
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
-        self._looked = self._now()
+        self._looked, self._began = self._now(), time.monotonic()
         self._spawn(self._watch_clock(), "watches the clock")
         reset = ResetFile(self.config.reset_file, self._log)
         self._spawn(
@@ -421,6 +425,9 @@ class Manager:
 
     async def _look_at_launchers(self, event: RankWanted, message: Message) -> None:
         """Take in a launcher's request, with the launchers that answer, and confirm it when it is stored."""
+        if event.rank is None:
+            # The launcher that has started this Manager has come first.
+            await asyncio.sleep(max(0.0, self._began + FIRST_S - time.monotonic()))
         places = self._launchers()
         answers = await asyncio.gather(*(self._answers(place) for place in places))
         held = tuple(place for place, answered in zip(places, answers, strict=True) if answered)
