@@ -63,7 +63,10 @@ _IN_PLACE: Final = (
     *("taskd_net.cli", "mgr", "--listen={host}:9601", "--job-id=bench", f"--expect=1x{RANKS}"),
     *("--state=state", "--reset-file=none", "--in-place"),
 )
-_TASKD: Final = ("taskd_net.cli", "run", *_ONE_NODE, "--node-rank=0", "--master-addr={host}", "--master-port={port}")
+_TASKD: Final = (
+    *("taskd_net.cli", "run", "--no-mgr", *_ONE_NODE, "--node-rank=0"),
+    *("--master-addr={host}", "--master-port={port}"),
+)
 
 _OTHERS: Final = (*_ONE_NODE, "--rdzv-backend=c10d", "--rdzv-endpoint={host}:{port}", "--max-restarts=1000")
 # In the store of the launcher, restarted workers would read the addresses of their predecessors, and fail.

@@ -147,8 +147,8 @@ class Stage:
         torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
         torchrun += [f"--master-addr={self.host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
         script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
-        restarts = f"--max-restarts={self._restarts}"
-        await self._start(who, CLI, "run", *torchrun, restarts, *script, TASKD_NET_UPSTREAM=self._proxy(node))
+        more = ["--no-mgr", f"--max-restarts={self._restarts}"]
+        await self._start(who, CLI, "run", *torchrun, *more, *script, TASKD_NET_UPSTREAM=self._proxy(node))
 
     async def start_job(self, *, operated: bool = False) -> None:
         """Start the Manager and both nodes."""
