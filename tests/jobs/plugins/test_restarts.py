@@ -9,7 +9,7 @@ import pytest
 
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
-from taskd_net.job.decide.epochs import LEFT
+from taskd_net.job.decide.epochs import LEFT, NEW, RUNNING
 from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
@@ -678,3 +678,15 @@ def test_an_old_failure_is_no_reason_to_send_a_node_away() -> None:
     (sent,) = [each for each in nodes.settle() if each.code == 203]
     assert "Cause" not in sent.extension
     assert nodes.scene.job.state.failures.open is None
+
+
+def test_a_signal_ends_the_job_while_ranks_gather_in_place() -> None:
+    nodes = at_work()
+    nodes.scene.part(NEW, 0, 1, 2, 3)
+    nodes.settle()
+    nodes.scene.part(RUNNING, 0, 1, 2, 3, epoch=1)
+    nodes.settle()
+    nodes.scene.fault(1, 3)
+    assert ("Agent/1", 209) in codes(nodes.settle())
+    nodes.scene.report("Agent/0", "STATUS", vocabulary.LEAVES, vocabulary.JOB, Reason="SIGINT")
+    assert ("Agent/1", 203) in codes(nodes.settle())

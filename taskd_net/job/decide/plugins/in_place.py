@@ -99,7 +99,7 @@ class InPlace(Recovery[Gathering]):
         """The recovery stream, for a failure, and for an epoch that can begin."""
         if not snapshot.config.in_place or snapshot.config.recovers:
             return ()
-        if snapshot.records.to_replace or _asks(snapshot):
+        if snapshot.records.to_replace or _asks(snapshot) or _signalled(snapshot):
             return ()
         known = snapshot.records.epochs
         broken = _faults(snapshot) or epochs.LEFT in known.phases or snapshot.returned
@@ -118,7 +118,7 @@ class InPlace(Recovery[Gathering]):
             self._end_epoch(snapshot)
         elif any(task.resets for task in snapshot.devices.tasks.values()):
             return Progress.FINAL  # the ranks start in place when the device is back
-        elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace:
+        elif state.retry_time != snapshot.retry_time or snapshot.records.to_replace or _signalled(snapshot):
             state.pods = known.number
             return Progress.FINAL
         if not self._restart_faulty(snapshot) or epochs.FINISHED in known.phases or _came(snapshot):
@@ -236,6 +236,12 @@ def _faults(snapshot: Snapshot) -> dict[int, Fault]:
 def _asks(snapshot: Snapshot) -> bool:
     """True where a node asks for the start of its processes, which RestartPlugin gives to all nodes together."""
     return snapshot.config.supervises and bool(snapshot.records.asking)
+
+
+def _signalled(snapshot: Snapshot) -> bool:
+    """True where a signal ends a node or the job, which RestartPlugin answers."""
+    records = snapshot.records
+    return snapshot.config.supervises and any(records.left(rank) is not None for rank in records.agents)
 
 
 def _came(snapshot: Snapshot) -> bool:
