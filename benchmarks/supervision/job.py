@@ -301,8 +301,11 @@ class Job:
         new.rename(self.folder / f"fault-{rank}")
 
     def limit_memory(self, rank: int) -> None:
-        """Put a rank into a memory cgroup that has little left."""
-        folder = MEMORY / f"taskd-net-{secrets.token_hex(4)}"
+        """Put a rank into a memory cgroup below that of this process, which has little left."""
+        (own,) = (
+            line.split(":")[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line
+        )
+        folder = MEMORY / own.lstrip("/") / f"taskd-net-{secrets.token_hex(4)}"
         folder.mkdir()
         self._cgroups.append(folder)
         pid = self.pid(rank)
