@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from taskd_net import TaskdNetError
+from taskd_net.cli import first_process
 
 
 @click.command(
@@ -29,6 +31,8 @@ def run(arguments: tuple[str, ...]) -> None:
       taskd-net run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint 10.0.0.7:29400 train.py
       taskd-net run --nnodes 2 --node-rank 1 --master-addr 10.0.0.7 --nproc-per-node 8 train.py --lr 0.1
     """
+    if os.getpid() == 1:
+        first_process.live()
     try:
         from taskd_net.torch import launch
 

@@ -36,7 +36,7 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
     """A process that says `SIGUSR1` when it gets that, and has no handler for SIGUSR2."""
     script = "import signal; signal.signal(10, lambda *_: print('SIGUSR1', flush=True)); print('up', flush=True)"
     with subprocess.Popen(
-        [sys.executable, "-c", f"{script}\nwhile True: signal.pause()"], stdout=subprocess.PIPE
+        [sys.executable, "-c", f"{script}\nimport time\nwhile True: time.sleep(0.02)"], stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,3 +168,27 @@ def test_signal_to_all_processes_of_a_tree_and_back(job: Job, number: signal.Sig
     job.workers(rounds)
     job.finish()
     assert job.statuses() == [0, 0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a namespace of processes here")
+def test_launcher_that_is_the_first_process_ends_by_sigterm(job: Job) -> None:
+    command = [
+        "unshare",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--kill-child",
+        sys.executable,
+        "-m",
+        "taskd_net.cli",
+        "run",
+    ]
+    with (
+        job.out(0).open("ab") as out,
+        subprocess.Popen([*command, "--standalone", str(PLAIN)], cwd=job.folder, stdout=out, stderr=out) as process,
+    ):
+        await_line(job.out(0), " 0 0 1 0 pod\n")
+        (first,) = children(process.pid)
+        os.kill(first, signal.SIGTERM)
+        assert process.wait(SOON) == 1
+    assert "SIGTERM has come, and this node leaves" in job.out(0).read_text()
