@@ -44,7 +44,7 @@ comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_states.py tests/test_expect.py tests/test_cause.py \
-  $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_supervision.py tests/api/test_duties.py \
+  $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_ends.py tests/agent/test_supervision.py tests/api/test_duties.py \
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples lab website)
 
