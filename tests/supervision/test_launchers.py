@@ -1,0 +1,13 @@
+"""Faults of launchers: each course ends as it has to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.supervision.plays import LAUNCHERS, play
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_fault_has_its_outcome(name: str) -> None:
+    play(name)
