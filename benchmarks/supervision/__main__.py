@@ -20,7 +20,9 @@ from benchmarks.supervision.job import Column, Job, run, torchrun
 from benchmarks.supervision.outcome import STANDS, Outcome, cells, markdown, see
 from benchmarks.supervision.rows import ROWS, TRAINS, Row
 
-TORCHRUN: Final = Column("torchrun", torchrun, manages=False)
+# Otherwise restarted ranks read keys of those before them, and fail.
+_STORE: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+TORCHRUN: Final = Column("torchrun", torchrun, manages=False, variables=_STORE)
 OURS: Final = (
     Column("taskd-net run, same script", run),
     Column("taskd-net run, with rejoin", run, variables={"BENCH_REJOINS": "on"}),

@@ -33,9 +33,6 @@ START_S: Final = 120.0
 APART_S: Final = 0.5
 """Seconds from the start of node 0's launcher to that of node 1: it serves what the other asks for."""
 
-PATIENCE_S: Final = 15
-"""Seconds for which launchers wait for a node that does not come, where a row is about that."""
-
 STEPS_LEFT: Final = 40
 """Steps until all succeed: each rank has seen the file by then."""
 
@@ -76,6 +73,7 @@ class Place:
         store: port of torchrun's rendezvous.
         mgr: port of the Manager.
         restarts: budget of failures.
+        patience: seconds for which launchers wait for a node; 0 for their default.
     """
 
     node: int
@@ -86,6 +84,7 @@ class Place:
     store: int
     mgr: int
     restarts: int
+    patience: int
 
     @property
     def options(self) -> list[str]:
@@ -116,7 +115,8 @@ class Column:
 def torchrun(place: Place) -> list[str]:
     """The command of torchrun, whose nodes meet at an endpoint on node 0."""
     module = ["-m", "torch.distributed.run", "--rdzv-backend=c10d", f"--rdzv-endpoint={place.host}:{place.store}"]
-    wait = f"--rdzv-conf=join_timeout={PATIENCE_S},last_call_timeout=1"
+    patience = f",join_timeout={place.patience}" if place.patience else ""
+    wait = f"--rdzv-conf=last_call_timeout=1{patience}"
     return [*module, f"--rdzv-id={place.name}", wait, *place.options]
 
 
@@ -165,6 +165,7 @@ class Job:
         processes: ranks of each node.
         script: of the training; None for that of the column.
         restarts: budget of failures.
+        patience: seconds for which launchers wait for a node; 0 for their default.
     """
 
     def __init__(
@@ -175,6 +176,7 @@ class Job:
         processes: tuple[int, ...] = (PROCESSES,) * NODES,
         script: str | None = None,
         restarts: int = 3,
+        patience: int = 0,
     ) -> None:
         self.column = column
         self.processes = processes
@@ -185,6 +187,7 @@ class Job:
         self.events: list[Event] = []
         self._script = column.script if script is None else script
         self._restarts = restarts
+        self._patience = patience
         self._read_to: dict[Path, int] = {}
         self._cgroups: list[Path] = []
 
@@ -220,11 +223,14 @@ class Job:
             if node and 0 in self.launchers and not nodes:
                 time.sleep(APART_S)
             at, size = self.addresses, len(self.processes)
-            place = Place(node, size, self.processes[node], at.first, at.name, at.store, at.mgr, self._restarts)
+            place = Place(
+                node, size, self.processes[node], at.first, at.name, at.store, at.mgr, self._restarts, self._patience
+            )
             cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "MASTER_", "TORCHELASTIC_", "PET_")
             clean = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
             ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-            ours |= {"BENCH_NODE": str(node), "TASKD_NET_NODE_TIMEOUT": str(PATIENCE_S)}
+            ours |= {"BENCH_NODE": str(node)}
+            ours |= {"TASKD_NET_NODE_TIMEOUT": str(self._patience)} if self._patience else {}
             ours |= {"TASKD_NET_UPSTREAM": f"{at.hosts}.{10 + node}:{at.proxy}", **self.column.variables}
             with (self.folder / f"out-{node}").open("ab") as out:
                 self.launchers[node] = subprocess.Popen(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.processes import TurnFailed
-from benchmarks.supervision.job import PATIENCE_S, Addresses, Job
+from benchmarks.supervision.job import Addresses, Job
 
 TRAINS: Final = "trains"
 ENDS: Final = "ends"
@@ -23,6 +23,14 @@ RETURN_S: Final = 2.0
 """Seconds after which a platform starts a launcher again."""
 
 STOPPED_S: Final = 20.0
+"""Seconds for which a launcher is stopped."""
+
+PATIENCE_S: Final = 15
+"""Seconds for which launchers wait for a node, where a row is about one that does not come."""
+
+WAITS_S: Final = 8.0
+"""Seconds after which torchrun surely waits for another node: it imports torch in them."""
+
 STEPS: Final = (20, 60)
 """Steps before a fault, the least and the most: the number is drawn."""
 
@@ -114,20 +122,32 @@ def _fault(job: Job) -> float:
     raise TurnFailed(f"the fault has not happened\n{job.words()}")
 
 
-def _launcher_killed(node: int, *, returns: bool) -> Act:
+def _launcher_killed(node: int) -> Act:
     def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
         _training(job, draw)
         ranks, since = job.of_node(node), time.monotonic()
-        job.launchers[node].kill()
-        job.launchers[node].wait()
-        job.look()
-        if not returns:
-            return Due(since, ENDS)
+        _kill_launcher(job, node)
         time.sleep(RETURN_S)
         job.start(node)
         return Due(since, fresh=tuple(ranks))
 
     return act
+
+
+def _launcher_lost(node: int) -> Act:
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        since = time.monotonic()
+        _kill_launcher(job, node)
+        return Due(since, ENDS)
+
+    return act
+
+
+def _kill_launcher(job: Job, node: int) -> None:
+    job.launchers[node].kill()
+    job.launchers[node].wait()
+    job.look()
 
 
 def _manager_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
@@ -145,8 +165,7 @@ def _manager_and_launcher_killed(job: Job, draw: random.Random, _: ExitStack) ->
     _training(job, draw)
     ranks, manager, since = job.of_node(0), job.manager(), time.monotonic()
     os.kill(manager, signal.SIGKILL)
-    job.launchers[0].kill()
-    job.launchers[0].wait()
+    _kill_launcher(job, 0)
     time.sleep(RETURN_S)
     job.start(0)
     return Due(since, fresh=tuple(ranks))
@@ -228,7 +247,7 @@ def _signalled(number: int, node: int, *, tree: bool = False, returns: bool = Fa
 
 def _interrupted_while_it_waits(job: Job, _: random.Random, __: ExitStack) -> Due:
     job.start(0)
-    time.sleep(8)
+    _await_wait(job, "waits_for_nodes")
     return _interrupt(job)
 
 
@@ -252,7 +271,7 @@ def _interrupted_at_the_end(job: Job, draw: random.Random, _: ExitStack) -> Due:
     (job.folder / f"hang-{job.of_node(1)[0]}").touch()
     job.finish()
     _until(job, "done", job.ranks)
-    time.sleep(1)
+    _await_wait(job, "waits_for_release")
     return _interrupt(job)
 
 
@@ -260,6 +279,18 @@ def _interrupt(job: Job) -> Due:
     since = time.monotonic()
     job.signal(0, signal.SIGINT)
     return Due(since, ENDS)
+
+
+def _await_wait(job: Job, event: str) -> None:
+    """Wait until the launcher of node 0 says that it waits. torchrun says nothing, and has a time for it."""
+    if not job.column.manages:
+        time.sleep(WAITS_S)
+        return
+    give_up_at = time.monotonic() + 60
+    while event not in job.words():
+        if time.monotonic() > give_up_at:
+            raise TurnFailed(f"no {event}\n{job.words()}")
+        job.wait()
 
 
 def _until(job: Job, event: str, count: int) -> None:
@@ -271,6 +302,7 @@ def _until(job: Job, event: str, count: int) -> None:
 
 
 _FOLDER: Final = Path(__file__).parent
+_IMPATIENT: Final = {"patience": PATIENCE_S}
 _LONG: Final = PATIENCE_S + 75.0
 """Seconds for rows in which a launcher waits for a node or a Manager that does not come."""
 
@@ -283,10 +315,10 @@ ROWS: Final = (
     Row("exit-3", "exit 3", _told("exit")),
     Row("slow-death", "exception, and 4 s until the process ends", _told("slow")),
     Row("memory", "out of memory, in a cgroup", _told("memory")),
-    Row("launcher-1", "launcher of node 1 killed, back after 2 s", _launcher_killed(1, returns=True)),
-    Row("launcher-0", "launcher of node 0 killed, back after 2 s", _launcher_killed(0, returns=True)),
-    Row("launcher-1-lost", "launcher of node 1 killed, not back", _launcher_killed(1, returns=False), within=_LONG),
-    Row("launcher-0-lost", "launcher of node 0 killed, not back", _launcher_killed(0, returns=False), within=_LONG),
+    Row("launcher-1", "launcher of node 1 killed, back after 2 s", _launcher_killed(1)),
+    Row("launcher-0", "launcher of node 0 killed, back after 2 s", _launcher_killed(0)),
+    Row("launcher-1-lost", "launcher of node 1 killed, not back", _launcher_lost(1), _IMPATIENT, _LONG),
+    Row("launcher-0-lost", "launcher of node 0 killed, not back", _launcher_lost(0), _IMPATIENT, _LONG),
     Row("manager", "Manager killed, then a rank", _manager_killed, managed=True),
     Row(
         "manager-launcher",
@@ -298,7 +330,7 @@ ROWS: Final = (
     Row("import-error", "import error", _begun, {"script": str(_FOLDER / "scripts" / "import_error.py")}),
     Row("no-script", "script missing", _begun, {"script": str(_FOLDER / "scripts" / "none.py")}),
     Row("bug", "the same bug in each start", _told("bug", goal=ENDS), within=90),
-    Row("port", "port taken at node 0", _port_taken, within=_LONG),
+    Row("port", "port taken at node 0", _port_taken, _IMPATIENT, _LONG),
     Row("two-jobs", "two jobs at once", _two_jobs, within=90),
     Row("second-run", "the same job again", _second_run),
     Row("uneven", "2 + 1 ranks, one killed", _killed(2), {"processes": (2, 1)}),
@@ -307,7 +339,7 @@ ROWS: Final = (
     Row("ctrl-c", "Ctrl-C at node 0 in training", _signalled(signal.SIGINT, 0)),
     Row("ctrl-c-restart", "Ctrl-C at node 0 in a restart", _interrupted_in_a_restart),
     Row("ctrl-c-end", "Ctrl-C at node 0, which waits for the end of node 1", _interrupted_at_the_end),
-    Row("never-comes", "node 1 never comes", _never_comes, within=_LONG),
+    Row("never-comes", "node 1 never comes", _never_comes, _IMPATIENT, _LONG),
     Row(
         "sigterm-tree",
         "SIGTERM to all of node 1, back 2 s later",

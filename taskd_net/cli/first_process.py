@@ -45,18 +45,18 @@ def live() -> NoReturn:
     while status is None:
         number = signal.sigwait(awaited)
         if number == signal.SIGCHLD:
-            status = taken().get(child)
+            status = ended_children().get(child)
         else:
             os.kill(child, number)
     until = time.monotonic() + REST_S
     while has_children() and (left := until - time.monotonic()) > 0.0:
         signal.sigtimedwait({signal.SIGCHLD}, left)
-        taken()
+        ended_children()
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
 
 
-def taken() -> dict[int, int]:
+def ended_children() -> dict[int, int]:
     """The statuses of all children that have ended, by pid."""
     ended: dict[int, int] = {}
     with suppress(ChildProcessError):

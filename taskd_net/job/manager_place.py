@@ -24,9 +24,18 @@ from taskd_net.base.untrusted import shown
 from taskd_net.core.membership import Membership
 from taskd_net.job.arguments import LOOPBACK, secured
 from taskd_net.job.node_proxy import identified
-from taskd_net.job.own_manager import AGAIN_S, HOLDER_S, MGR_END_S
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.observe.identify import ServerKind
+from taskd_net.observe.probe_codec import About
+
+MGR_END_S: Final = 10.0
+"""Seconds that a Manager has to drain and end after its job."""
+
+HOLDER_S: Final = 2.0
+"""Seconds for each answer of another process, which has the address of the Mgr."""
+
+AGAIN_S: Final = 0.2
+"""Seconds between two looks at that address."""
 
 UNTIL_EOF: Final = b"--until-eof"
 """Flag of a Manager that a launcher has started."""
@@ -100,20 +109,50 @@ def answers(listen: Address, job_id: str, seconds: float = MGR_END_S) -> bool:
     while is_taken(listen):
         holder = "a Manager whose launcher has ended"
         if launched(listen) is not Launched.ENDED:
-            found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
-            about, holder = found.about, found.kind.value if found.about is None else str(found.about)
-            if found.kind is ServerKind.MESH:
+            kind, about, holder = _holder(listen)
+            if kind is ServerKind.MESH:
                 return True
             if about is not None:
                 if about.position.role == Role.MGR and not Membership(job_id).excludes(about.job_id):
                     return True
                 give_up_at = 0.0
         if time.monotonic() >= give_up_at:
-            of_job = f" of job {shown(job_id)}" if job_id else ""
-            text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
-            raise ConfigError(f"{text}: give this job another --job-id or --mgr-port")
+            raise _taken(listen, job_id, holder)
         time.sleep(AGAIN_S)
     return False
+
+
+def await_free(listen: Address, job_id: str, seconds: float = MGR_END_S) -> None:
+    """Wait until nobody listens at the address of the Mgr.
+
+    A Mgr of this job may be about to end: its launcher was killed, and started again.
+
+    Args:
+        listen: the address.
+        job_id: of the job; empty for none.
+        seconds: the time at most.
+
+    Raises:
+        ConfigError: the Mgr of another job listens there, or one that does not end.
+    """
+    give_up_at = time.monotonic() + seconds
+    while is_taken(listen):
+        _, about, holder = _holder(listen)
+        if (about is not None and about.job_id != job_id) or time.monotonic() >= give_up_at:
+            raise _taken(listen, job_id, holder)
+        time.sleep(AGAIN_S)
+
+
+def _holder(listen: Address) -> tuple[ServerKind, About | None, str]:
+    """The process that listens at an address: its kind, what it says of itself, and both in words."""
+    found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
+    return found.kind, found.about, found.kind.value if found.about is None else str(found.about)
+
+
+def _taken(listen: Address, job_id: str, holder: str) -> ConfigError:
+    of_job = f" of job {shown(job_id)}" if job_id else ""
+    text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
+    return ConfigError(f"{text}: give this job another --job-id or --mgr-port")
 
 
 def _is_held(manager: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The Manager that `taskd-net run --mgr` starts, in a process of its own.
+"""The Manager that `taskd-net run` starts, in a process of its own.
 
 It ends with its launcher, however that happens: its standard input is a pipe that the launcher holds. Signals that
 reach all processes of the launcher do nothing to it, since the launcher still needs it to end the job in good order. A
@@ -8,11 +8,9 @@ meanwhile.
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,21 +22,17 @@ from typing import Final
 
 from taskd_net.base import logs, threads
 from taskd_net.base.address import Address
-from taskd_net.base.codes import ConfigError, TaskdNetError
+from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.job_id import NO_ID
 from taskd_net.base.limits import KILLED_S, NODE_S
 from taskd_net.base.logger import late_logger
-from taskd_net.base.untrusted import shown
 from taskd_net.base.vocabulary import JOB
 from taskd_net.base.waiting import EndFlag, taken
-from taskd_net.job.arguments import MGR_PORT_SET, joined, secured
+from taskd_net.job.arguments import MGR_PORT_SET, joined
 from taskd_net.job.manager.config import STATE_FILE
+from taskd_net.job.manager_place import MGR_END_S, await_free
 from taskd_net.job.member import signal_of
-from taskd_net.job.node_proxy import identified
 from taskd_net.job.run_folder import KEEP_S, RunFolder
-
-MGR_END_S: Final = 10.0
-"""Seconds that the Manager has to drain and end after the job."""
 
 READY_S: Final = 60.0
 """Seconds that the Manager has to listen after its start: an import takes many on a busy machine."""
@@ -59,12 +53,6 @@ STATE: Final = "TASKD_NET_STATE"
 NODE_TIMEOUT: Final = "TASKD_NET_NODE_TIMEOUT"
 """Variables of two settings of the Manager."""
 
-HOLDER_S: Final = 2.0
-"""Seconds for each answer of another process, which has the address of the Mgr."""
-
-AGAIN_S: Final = 0.2
-"""Seconds between two looks at that address."""
-
 log: Final = late_logger()
 
 
@@ -76,6 +64,8 @@ class NoManager(TaskdNetError):
 def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[None]:
     """The Manager of the job, at `POD_IP` or `MASTER_ADDR` and the port of the environment.
 
+    Its state stays for the next start where this one is killed, or leaves its place by a signal.
+
     Args:
         size: of the job, as `--expect` has it.
         job_id: empty for none.
@@ -84,8 +74,6 @@ def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[No
     Raises:
         ConfigError: the Mgr of another job has its address.
         NoManager: it cannot be started. One that cannot be started again later ends the block by SIGTERM before.
-
-    Its state stays for the next start where this one is killed, or leaves its place by a signal.
     """
     host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
     listen = joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
@@ -255,41 +243,3 @@ def _how(status: int) -> str:
     with suppress(ValueError):
         return signal.Signals(-status).name
     return f"signal {-status}"
-
-
-def await_free(listen: Address, job_id: str, seconds: float = MGR_END_S) -> None:
-    """Wait until nobody listens at the address of the Mgr.
-
-    A Mgr of this job may be about to end: its launcher was killed, and started again.
-
-    Args:
-        listen: the address.
-        job_id: the job of the Mgr; empty for none.
-        seconds: the time at most.
-
-    Raises:
-        ConfigError: the Mgr of another job listens there, or one that does not end.
-    """
-    give_up_at = time.monotonic() + seconds
-    while _in_use(listen):
-        found = identified(listen, secured({}, listens=False, connects=True), HOLDER_S)
-        other = found.about is not None and found.about.job_id != job_id
-        if other or time.monotonic() >= give_up_at:
-            holder = found.kind.value if found.about is None else str(found.about)
-            of_job = f" of job {shown(job_id)}" if job_id else ""
-            text = f"the Mgr{of_job} cannot listen on {listen}, where {holder} listens"
-            raise ConfigError(f"{text}: give this job another --job-id or --mgr-port")
-        time.sleep(AGAIN_S)
-
-
-def _in_use(listen: Address) -> bool:
-    """True if another process listens at an address. Other reasons against it are the Mgr's to tell."""
-    try:
-        family, kind, protocol, _, place = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            probe.listen(1)
-    except OSError as error:
-        return error.errno == errno.EADDRINUSE
-    return False

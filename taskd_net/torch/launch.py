@@ -7,7 +7,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import Final
 
 from torch.distributed import run as torchrun
@@ -78,16 +78,7 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         args.nnodes = str(args.nodes)
         is_own = starts and stack.enter_context(_manager(args, job_id))
         if args.launches or args.node_rank is None:
-            upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
-            tls = secured({}, listens=False, connects=True)
-            # The launcher that starts the Manager has come first, and has rank 0 again after a loss of both.
-            wanted = 0 if is_own and args.node_rank is None else args.node_rank
-            try:
-                given = stack.enter_context(held_rank(upstream, job_id, tls, wanted, _leave))
-            except NoRank:
-                if args.node_rank is not None or not is_own:
-                    raise
-                given = stack.enter_context(held_rank(upstream, job_id, tls, None, _leave))
+            given = _hold_rank(stack, args.node_rank, job_id, is_own=is_own)
             if args.node_rank is None:
                 args.node_rank = given
                 stack.enter_context(_logged(given))
@@ -99,6 +90,27 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         named = {"start_program": not args.no_python, "failures": failures, "told": told, "signals": signals}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
+
+
+def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, *, is_own: bool) -> int:
+    """Hold the rank of this node until the end of the stack's block. Returns it.
+
+    Args:
+        stack: of the launcher.
+        wanted: the rank of the arguments; None for one that the Manager gives.
+        job_id: of the job; empty for none.
+        is_own: this launcher has started the Manager. It has come first then, and has rank 0 again after a loss of
+            both, unless another one has that.
+
+    Raises:
+        NoRank: another launcher has it, all are taken, or the Manager does not answer in time.
+    """
+    upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    tls = secured({}, listens=False, connects=True)
+    if wanted is None and is_own:
+        with suppress(NoRank):
+            return stack.enter_context(held_rank(upstream, job_id, tls, 0, _leave))
+    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, _leave))
 
 
 def _leave(reason: NoRank) -> None:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
-import select
 import signal
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +18,8 @@ from taskd_net.job.agent.messages import Meeting
 from taskd_net.torch.agent import ElasticAgent
 from taskd_net.torch.meeting import MeetingHandler, serve_store
 from tests.manager.test_own_manager import children, command_line
-from tests.torch.cluster import FAILING, PLAIN, SOON
+from tests.torch.cluster import FAILING, SOON
+from tests.torch.two_nodes import Job, await_line
 
 
 def test_store_listens_at_its_address_alone() -> None:
@@ -87,84 +82,11 @@ CARRIED_OUT = 1 + FAILING.read_text().splitlines().index("        exec(code)  # 
 """The line of that script that executes what the test says."""
 
 
-@dataclass
-class Job:
-    """`taskd-net run` on two nodes of this machine, with two workers each that need no torch.
-
-    Args:
-        folder: of the test.
-    """
-
-    folder: Path
-    host: str = field(default_factory=lambda: ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(2))]))
-    launchers: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def start(self, node: int, *more: str, workers: int = 2, script: Path = PLAIN) -> None:
-        """Start the launcher of a node."""
-        command = [sys.executable, "-m", "taskd_net.cli", "run", "--nnodes=2", f"--node-rank={node}"]
-        command += [f"--master-addr={self.host}.1", f"--nproc-per-node={workers}"]
-        command += ["--monitor-interval=0.1", *more, str(script)]
-        own = ("TASKD_", "RANK", "MASTER_", "PET_")
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "PYTHONWARNINGS": "ignore"}
-        with self.out(node).open("ab") as out:
-            self.launchers[node] = subprocess.Popen(
-                command, cwd=self.folder, env=variables, stdout=out, stderr=subprocess.STDOUT
-            )
-
-    def out(self, node: int) -> Path:
-        return self.folder / f"out-{node}"
-
-    def workers(self, restarts: int, world: int = 4, most: int = 0) -> dict[int, int]:
-        """The pids of all workers by rank, when all have begun after so many starts, or `most` at most."""
-        give_up_at = time.monotonic() + SOON
-        while True:
-            lines = [line.split() for node in (0, 1) for line in self.out(node).read_text().splitlines()]
-            for count in range(restarts, max(restarts, most) + 1):
-                of_world = [each for each in lines if len(each) == 6 and each[3:5] == [str(world), str(count)]]
-                begun = {int(each[1]): int(each[0]) for each in of_world}
-                if len(begun) == world:
-                    return begun
-            assert time.monotonic() < give_up_at, "".join(self.out(node).read_text() for node in (0, 1))
-            select.select([], [], [], 0.05)
-
-    def fail(self, rank: int, code: str) -> None:
-        """Have a worker of `failing.py` execute some code."""
-        (self.folder / f"fail-{rank}").write_text(f"{code}\n")
-
-    def last_words(self, node: int) -> list[str]:
-        """The lines with which a launcher has ended."""
-        before, found, last = self.out(node).read_text().rpartition("taskd-net run: ")
-        assert found, before
-        return last.splitlines()
-
-    def finish(self) -> None:
-        """Let all workers succeed."""
-        for rank in range(4):
-            (self.folder / f"end-{rank}").write_text("0\n")
-
-    def statuses(self) -> list[int]:
-        """The exit statuses of the launchers."""
-        return [self.launchers[node].wait(SOON) for node in (0, 1)]
-
-
-def await_line(file: Path, text: str) -> None:
-    """Wait until a file has a text."""
-    give_up_at = time.monotonic() + SOON
-    while text not in file.read_text():
-        assert time.monotonic() < give_up_at, file.read_text()
-        select.select([], [], [], 0.05)
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     """A job whose launchers end with the test."""
-    made = Job(tmp_path)
-    yield made
-    for launcher in made.launchers.values():
-        if launcher.poll() is None:
-            launcher.kill()
-            launcher.wait(SOON)
+    with Job(tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize("rank", [0, 3])

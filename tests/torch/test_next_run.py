@@ -12,7 +12,7 @@ import pytest
 from taskd_net.job.run_folder import users_folder
 from tests.manager.test_own_manager import await_end, children, command_line
 from tests.torch.cluster import SOON
-from tests.torch.test_meeting import Job
+from tests.torch.two_nodes import Job
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,12 +22,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     """A job whose launchers end with the test, and whose runs lie in the test's folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    made = Job(tmp_path)
-    yield made
-    for launcher in made.launchers.values():
-        if launcher.poll() is None:
-            launcher.kill()
-            launcher.wait(SOON)
+    with Job(tmp_path) as made:
+        yield made
 
 
 def test_launcher_and_manager_that_are_killed_together_cost_one_restart_and_no_budget(job: Job) -> None:

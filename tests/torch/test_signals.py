@@ -14,7 +14,7 @@ import pytest
 
 from tests.manager.test_own_manager import await_end, children, command_line
 from tests.torch.cluster import PLAIN, SOON
-from tests.torch.test_meeting import Job, await_line
+from tests.torch.two_nodes import Job, await_line
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,12 +22,8 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
     """A job whose launchers end with the test."""
-    made = Job(tmp_path)
-    yield made
-    for launcher in made.launchers.values():
-        if launcher.poll() is None:
-            launcher.kill()
-            launcher.wait(SOON)
+    with Job(tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,7 +18,7 @@ import pytest
 
 from taskd_net import BlockingNode, ConfigError, NodeConfig
 from taskd_net.base.address import Address
-from taskd_net.job.own_manager import await_free
+from taskd_net.job.manager_place import await_free
 from taskd_net.job.ports import ports_of
 from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON

@@ -619,9 +619,9 @@ class Job:
         if not all(records.has_feature(rank, vocabulary.TELLS) for rank in agents):
             return {}
         if command.code == vocabulary.MEETING:
-            return (
-                {} if vocabulary.MISSING in command.extension else {vocabulary.CAUSE: write_cause(failure.first.brief)}
-            )
+            # One that says whom the nodes wait for comes again and again.
+            brief = {vocabulary.CAUSE: write_cause(failure.first.brief)}
+            return {} if vocabulary.MISSING in command.extension else brief
         others = {vocabulary.OTHERS: ",".join(map(str, failure.others[:OTHERS_TOLD]))} if failure.others else {}
         return {vocabulary.CAUSE: write_cause(failure.first.told)} | others
 

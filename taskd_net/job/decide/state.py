@@ -126,8 +126,7 @@ class JobState:
 
 def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
     """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `failures`,
-    `fault_files`;
-    and always `rest`, `devices` and `plugins`.
+    `fault_files`; and always `rest`, `devices` and `plugins`.
     """
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
