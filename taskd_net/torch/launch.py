@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from functools import partial
 from typing import Final
 
 from torch.distributed import run as torchrun
@@ -36,22 +37,25 @@ from taskd_net.torch.reasons import Failures
 log: Final = late_logger()
 
 
-@record
 def main(arguments: Sequence[str]) -> None:
-    """Run a training script on this node. A failure of the job ends with the words of the first one of a rank.
+    """Run a training script on this node. Its last words are the reason of its end.
 
     Args:
         arguments: those of torchrun, and `--mgr`.
 
     Raises:
-        SystemExit: the Agent has to leave, or an argument is wrong.
+        SystemExit: the Agent has to leave, a signal has come, or an argument is wrong.
         UnsupportedTorch: the installed torch has not been checked.
         NoCommand: `--run-path`.
-        ChildFailedError, SignalException: as of torchrun.
+        ChildFailedError: as of torchrun.
     """
     failures = Failures()
     try:
-        _run(arguments, failures)
+        record(_run)(arguments, failures)
+    except SignalException as error:
+        # Its traceback shows where the signal came, which helps nobody.
+        last_words.say([str(error), *failures.words()])
+        sys.exit(1)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code:
             last_words.say(failures.words())
@@ -69,8 +73,9 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         job_id, starts = _place(args)
     except ConfigError as error:
         run_arguments.refuse(str(error))
+    lost: list[NoRank] = []
     with ExitStack() as stack:
-        signals = stack.enter_context(LauncherSignals(_end, _ending(args.signals_to_handle)))
+        signals = stack.enter_context(LauncherSignals(partial(_end, lost), _ending(args.signals_to_handle)))
         stack.enter_context(_logged(args.node_rank))
         if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
@@ -78,7 +83,7 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         args.nnodes = str(args.nodes)
         is_own = starts and stack.enter_context(_manager(args, job_id))
         if args.launches or args.node_rank is None:
-            given = _hold_rank(stack, args.node_rank, job_id, is_own=is_own)
+            given = _hold_rank(stack, args.node_rank, job_id, lost, is_own=is_own)
             if args.node_rank is None:
                 args.node_rank = given
                 stack.enter_context(_logged(given))
@@ -92,13 +97,14 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         torchrun.run(args)
 
 
-def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, *, is_own: bool) -> int:
+def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], *, is_own: bool) -> int:
     """Hold the rank of this node until the end of the stack's block. Returns it.
 
     Args:
         stack: of the launcher.
         wanted: the rank of the arguments; None for one that the Manager gives.
         job_id: of the job; empty for none.
+        lost: gets the reason where another launcher turns out to run this node.
         is_own: this launcher has started the Manager. It has come first then, and has rank 0 again after a loss of
             both, unless another one has that.
 
@@ -109,12 +115,13 @@ def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, *, is_own: boo
     tls = secured({}, listens=False, connects=True)
     if wanted is None and is_own:
         with suppress(NoRank):
-            return stack.enter_context(held_rank(upstream, job_id, tls, 0, _leave))
-    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, _leave))
+            return stack.enter_context(held_rank(upstream, job_id, tls, 0, partial(_leave, lost)))
+    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, partial(_leave, lost)))
 
 
-def _leave(reason: NoRank) -> None:
+def _leave(lost: list[NoRank], reason: NoRank) -> None:
     """End this launcher, which has begun: another one runs its node, as a Manager that has come later knows."""
+    lost.append(reason)
     log.error("rank_lost", reason=str(reason))
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -215,9 +222,9 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
             yield is_own
 
 
-def _end(number: signal.Signals) -> SignalException:
+def _end(lost: Sequence[NoRank], number: signal.Signals) -> SignalException:
     what = "the job ends" if number == signal.SIGINT else "this node leaves"
-    return SignalException(f"{number.name} has come, and {what}", number)
+    return SignalException(str(lost[0]) if lost else f"{number.name} has come, and {what}", number)
 
 
 def _ending(names: str) -> set[signal.Signals]:

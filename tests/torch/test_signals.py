@@ -26,6 +26,13 @@ def job(tmp_path: Path) -> Iterator[Job]:
         yield made
 
 
+def assert_reason_is_last(job: Job, node: int, number: signal.Signals) -> None:
+    """One line is the end of a launcher that a signal has ended, in place of a traceback."""
+    what = "the job ends" if number == signal.SIGINT else "this node leaves"
+    assert job.last_words(node) == [f"{number.name} has come, and {what}"]
+    assert "SignalException" not in job.out(node).read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_launcher_that_waits_for_the_mgr_ends(job: Job, number: signal.Signals) -> None:
     job.start(1)
@@ -34,6 +41,7 @@ def test_launcher_that_waits_for_the_mgr_ends(job: Job, number: signal.Signals) 
     job.launchers[1].send_signal(number)
     assert job.launchers[1].wait(SOON) == 1
     assert time.monotonic() - began < 30.0, "the grace of workers"
+    assert_reason_is_last(job, 1, number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -46,6 +54,7 @@ def test_launcher_that_waits_for_nodes_ends_with_its_manager(job: Job, number: s
     assert job.launchers[0].wait(SOON) == 1
     await_end(manager)
     assert time.monotonic() - began < 30.0
+    assert_reason_is_last(job, 0, number)
 
 
 @pytest.mark.parametrize("node", [0, 1])
@@ -57,7 +66,8 @@ def test_sigint_in_training_ends_all_nodes(job: Job, node: int) -> None:
     assert job.statuses() == [1, 1]
     for pid in before.values():
         await_end(pid)
-    assert f"node {node} has got 'SIGINT'" in job.out(1 - node).read_text()
+    assert_reason_is_last(job, node, signal.SIGINT)
+    assert job.last_words(1 - node) == [f"the job has ended: node {node} has got 'SIGINT'"]
 
 
 def test_sigterm_at_a_node_lets_the_others_wait_for_its_return(job: Job) -> None:
@@ -67,6 +77,7 @@ def test_sigterm_at_a_node_lets_the_others_wait_for_its_return(job: Job) -> None
     job.workers(0)
     job.launchers[1].send_signal(signal.SIGTERM)
     assert job.launchers[1].wait(SOON) == 1
+    assert_reason_is_last(job, 1, signal.SIGTERM)
     await_line(job.out(0), "waits_for_nodes")
     # In a meeting, the same: the node that is left goes, and both come again.
     job.start(1, "--max-restarts=0")
@@ -95,6 +106,7 @@ def test_launcher_that_has_finished_ends_while_it_waits_for_the_others(job: Job,
     await_line(job.out(1), "waits_for_release")
     job.launchers[1].send_signal(number)
     assert job.launchers[1].wait(SOON) == 1
+    assert_reason_is_last(job, 1, number)
     job.finish()
     assert job.launchers[0].wait(SOON) == (1 if number == signal.SIGINT else 0)
 
