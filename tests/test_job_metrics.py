@@ -58,6 +58,12 @@ def test_a_state_in_trouble_is_seen() -> None:
     found = {sample.name: sample.value for metric in job_metrics(WHOLE) for sample in metric.samples}
     assert (found["taskd_net_job_state_durable"], found["taskd_net_job_plugins_off"]) == (0, 1)
     assert (found["taskd_net_job_store_failures_total"], found["taskd_net_job_paused"]) == (1, 1)
+    assert found["taskd_net_job_ended"] == 1
+
+
+def test_job_that_goes_on_has_not_ended() -> None:
+    found = {sample.name: sample.value for metric in job_metrics(JobView()) for sample in metric.samples}
+    assert found["taskd_net_job_ended"] == 0
 
 
 def test_leader_of_a_job_with_its_state_in_etcd() -> None:

@@ -27,6 +27,7 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
     yield agents
     for name, text, number in (
         ("missing_nodes", "Nodes that all others wait for.", job.nodes_missing),
+        ("ended", "1 where the Manager has ended the job, with a reason.", int(bool(job.ended))),
         ("workers", "Workers that have registered.", job.workers),
         ("paused", "1 while ClusterD holds Agents back from starting.", int(job.paused)),
         ("streams_owned", "Streams on which a plugin decides now.", sum(bool(stream.owner) for stream in job.streams)),
@@ -75,7 +76,7 @@ def _counters(counters: JobCounters) -> Iterator[Metric]:
         ("refused_reports", "Reports of strangers, and of nodes beyond the bound.", counters.refused),
         ("signals", "Requests and signals of ClusterD.", counters.signals),
         ("ticks", "Looks at what has changed.", counters.ticks),
-        ("rounds", "Decisions that took a restart off the job's count.", counters.rounds),
+        ("rounds", "Restarts of the job's processes, all of them or some.", counters.rounds),
         ("commands", "Commands, without resends.", counters.commands),
         ("resends", "Further sends of commands.", counters.resends),
         ("acknowledged_commands", "Commands that were taken.", counters.acknowledged),

@@ -451,7 +451,8 @@ class JobView:
         waits_for: nodes that the others wait for, by rank, with commas between; empty for none.
         waits_left: seconds until the Manager ends the job because they have not come; 0 without a wait.
         nodes_missing: number of those nodes.
-        restarts_left: the job's count of restarts; None before an Agent has said a count.
+        restarts_left: restarts that the job has left; None before an Agent has said a count. Where the Manager
+            restarts processes: those of the node with the fewest left.
         retry_time: of reset.json; None without that file.
         paused: ClusterD holds Agents back from starting.
         streams: each stream, below.

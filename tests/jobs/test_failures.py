@@ -117,6 +117,30 @@ def test_progress_gives_the_failures_back() -> None:
     assert failures.recent(30.0 + FAILURES_S) == 0, "forgotten"
 
 
+def test_restarts_left_are_those_of_the_node_with_the_fewest() -> None:
+    failures = at_work(10.0)  # of node 1
+    assert failures.left(20.0, {}) == 0
+    assert failures.left(20.0, {0: 3, 1: 3}) == 2
+    take(failures, 20.0, cause())
+    assert [failures.left(20.0, {0: 3, 1: most}) for most in (3, 1, 0)] == [1, 0, 0], "the open failure counts"
+    assert failures.left(20.0, {0: 1}) == 1
+    lost = at_work(10.0)
+    take(lost, 20.0, cause(2, 1, 0, GLOO))
+    lost.loses(0)
+    assert lost.left(20.0, {1: 3}) == 2, "it costs nothing"
+
+
+def test_restarts_left_without_a_number_come_back_with_progress() -> None:
+    assert JobFailures().left(5.0, {0: None}) == FAILURES
+    failures = at_work(10.0, 20.0)
+    assert failures.left(22.0, {0: None, 1: None}) == FAILURES - 2
+    assert failures.left(21.0 + 9.0 + FURTHER_S, {0: None}) == FAILURES, "this attempt has lived a minute longer"
+    take(failures, 22.0, cause())
+    assert failures.left(22.0, {0: None}) == FAILURES - 3
+    moments = [10.0 * number for number in range(1, FAILURES + 2)]
+    assert at_work(*moments).left(moments[-1] + 1.5, {0: None}) == 0
+
+
 @pytest.mark.parametrize(
     ("before", "now", "likeness"),
     [

@@ -13,6 +13,7 @@ start would end in it, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -214,11 +215,33 @@ class JobFailures:
                 break
         return count
 
+    def left(self, now: float, offered: Mapping[int, int | None]) -> int:
+        """Failures that the job may still have: of the node that has the fewest left.
+
+        Args:
+            now: the time.
+            offered: restarts by node, as for `verdict`.
+        """
+        failed = -1 if self.open is None or self._is_of_lost_node(self.open) else self.open.first.node
+        recent = 0 if self.open is None and self._is_fresh(self._lived(now)) else self.recent(now)
+        counts = [
+            FAILURES - recent if limit is None else limit - self.charged.get(node, 0) - (node == failed)
+            for node, limit in offered.items()
+        ]
+        return max(0, min(counts, default=0))
+
     def _opened(self, now: float, cause: Cause) -> JobFailure:
-        lived = max(0.0, now - self.began) if self.began else 0.0
+        lived = self._lived(now)
+        return JobFailure(self.count + 1, now, lived, self._is_fresh(lived), cause)
+
+    def _lived(self, now: float) -> float:
+        """Seconds since the begin of the present attempt."""
+        return max(0.0, now - self.began) if self.began else 0.0
+
+    def _is_fresh(self, lived: float) -> bool:
+        """True where an attempt that has lived so long has made progress, or is the first one."""
         before = self.past[-1] if self.past else None
-        fresh = before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
-        return JobFailure(self.count + 1, now, lived, fresh, cause)
+        return before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
 
     def _is_of_lost_node(self, failure: JobFailure) -> bool:
         """True where ranks failed only because a node was lost: no node has failed."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, assert_never
 
 from taskd_net.base import vocabulary
@@ -54,6 +55,7 @@ from taskd_net.job.decide.node_ranks import Holder
 from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
+from taskd_net.job.decide.plugins.actions import UNLIMITED, offered
 from taskd_net.job.decide.records import JOB_NODES, Fault, Taken, read_fault
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from taskd_net.job.decide.state import JobState
@@ -313,6 +315,19 @@ class Job:
     def candidates(self, stream: str) -> tuple[str, ...]:
         """Names of the plugins that may own a stream, by priority."""
         return self._streams.candidates(stream)
+
+    def restarts_left(self, now: float) -> int | None:
+        """Restarts that the job has left; None before an Agent has said a count."""
+        records, failures = self.state.records, self.state.failures
+        if not self.config.supervises or records.restarts is None:
+            return records.restarts
+        snapshot = self._snapshot()
+        # One that has not failed stands for all others: launchers of a job have the same `--max-restarts`.
+        nodes = {*islice(records.agents, 1), *failures.charged}
+        if failures.open is not None:
+            nodes.add(failures.open.first.node)
+        counts = {node: offered(snapshot, node) for node in nodes & records.agents.keys()}
+        return failures.left(now, {node: None if count >= UNLIMITED else count for node, count in counts.items()})
 
     def _decide(self, now: float) -> Outcome:
         current, outcome = self.state, Outcome()

@@ -71,7 +71,7 @@ def job_view(
         waits_for=",".join(map(str, sorted(rounds.missing))),
         waits_left=max(0.0, rounds.until - now) if rounds.missing else 0.0,
         nodes_missing=len(rounds.missing),
-        restarts_left=records.restarts,
+        restarts_left=job.restarts_left(now),
         paused=state.paused,
         retry_time=state.retry_time,
         streams=streams,

@@ -105,6 +105,42 @@ def at_work(restarts: int = 3, config: JobConfig = JOB) -> Nodes:
     return nodes
 
 
+def left(nodes: Nodes) -> int | None:
+    """Restarts that people see."""
+    return nodes.scene.job.restarts_left(nodes.scene.now)
+
+
+def test_restarts_left_go_down_with_each_failure_of_a_node() -> None:
+    nodes = Nodes()
+    assert left(nodes) is None, "no Agent has said a number"
+    nodes = at_work(2)
+    assert left(nodes) == 2
+    nodes.fail(3, 5)
+    nodes.settle()
+    assert left(nodes) == 1, "the node that has failed"
+    nodes.ready(2, 0, 1)
+    nodes.settle()
+    assert left(nodes) == 1
+    nodes.fail(0, 6)
+    nodes.settle()
+    assert left(nodes) == 1, "the other node has as many"
+
+
+def test_restarts_left_without_a_number_are_those_of_ten_minutes() -> None:
+    nodes = at_work(UNLIMITED)
+    assert left(nodes) == FAILURES
+    nodes.fail(3, 5)
+    nodes.settle()
+    assert left(nodes) == FAILURES - 1
+
+
+def test_restarts_left_under_a_platform_are_the_count_of_the_agents() -> None:
+    nodes = Nodes(config=replace(JOB, supervises=False, in_place=False))
+    nodes.come(0, 1)
+    nodes.settle()
+    assert left(nodes) == 3
+
+
 def codes(sent: list[Command]) -> list[tuple[str, int]]:
     return commands(Outcome(commands=sent))
 
