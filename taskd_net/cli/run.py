@@ -9,6 +9,7 @@ import click
 
 from taskd_net import TaskdNetError
 from taskd_net.cli import first_process
+from taskd_net.job.launcher_signals import EarlySigint
 
 
 @click.command(
@@ -33,10 +34,11 @@ def run(arguments: tuple[str, ...]) -> None:
     """
     if os.getpid() == 1:
         first_process.live()
+    early = EarlySigint()
     try:
         from taskd_net.torch import launch
 
-        launch.main(arguments)
+        launch.main(arguments, early)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -26,6 +26,23 @@ PASSED_ON: Final = (signal.SIGUSR1, signal.SIGUSR2)
 log: Final = late_logger()
 
 
+class EarlySigint:
+    """Takes SIGINT over while a launcher imports torch, and knows no Manager yet. A second one ends it at once.
+
+    Attributes:
+        has_come: SIGINT has come.
+    """
+
+    def __init__(self) -> None:
+        self.has_come = False
+        signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.has_come:
+            os._exit(128 + number)
+        self.has_come = True
+
+
 class LauncherSignals:
     """Handlers of a launcher's signals, for the time of a block. They are those of the main thread.
 
@@ -35,10 +52,12 @@ class LauncherSignals:
 
     Attributes:
         workers: gives the pids of the workers that run, by global rank.
+        said: the Manager knows of the signal that ends the job.
     """
 
     def __init__(self, end: Callable[[signal.Signals], Exception], ending: Collection[signal.Signals]) -> None:
         self.workers: Callable[[], Mapping[int, int]] = dict
+        self.said = False
         self._make_end = end
         self._handlers: dict[signal.Signals, Any] = dict.fromkeys(ending, self._end)
         self._handlers |= {number: self._pass_on for number in PASSED_ON if number not in self._handlers}
@@ -64,6 +83,15 @@ class LauncherSignals:
         """Take the signals over again, where somebody else has."""
         for number in self._before:
             signal.signal(number, self._handlers[number])
+
+    def take(self, early: EarlySigint) -> None:
+        """End by the signal that has come before this block.
+
+        Raises:
+            Exception: that of `end`.
+        """
+        if early.has_come:
+            self._end(signal.SIGINT, None)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         if not self._ended:

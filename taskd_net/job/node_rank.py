@@ -59,6 +59,7 @@ def held_rank(
     *,
     host: str | None = None,
     seconds: float | None = None,
+    answered: bool = False,
 ) -> Iterator[int]:
     """The rank of this node, for as long as the block lasts.
 
@@ -70,6 +71,7 @@ def held_rank(
         lost: called in another thread where the answer comes later, and somebody else runs this node.
         host: name of this host; None for its own.
         seconds: for an answer.
+        answered: an answer is needed, also for a node that has a rank.
 
     Raises:
         NoRank: another launcher runs this node, all ranks are taken, or the Manager does not answer in time.
@@ -78,7 +80,7 @@ def held_rank(
     config = NodeConfig.agent(
         server_rank=place.server_rank, upstream=upstream, job_id=job_id or None, service=True, tls=tls
     )
-    claim = _Claim(upstream, tls, host or socket.gethostname(), rank, lost)
+    claim = _Claim(upstream, tls, host or socket.gethostname(), rank, lost, needs_answer=answered or rank is None)
     with BlockingNode(config) as node:
         node.beside(claim.hold)
         given = claim.first((ASK_S if rank is None else CLAIM_S) if seconds is None else seconds)
@@ -92,22 +94,31 @@ class _Claim:
 
     Args:
         upstream, tls, host, rank, lost: as of `held_rank`.
+        needs_answer: it is an error where none comes in time.
     """
 
     def __init__(
-        self, upstream: str, tls: Tls | None, host: str, rank: int | None, lost: Callable[[NoRank], object]
+        self,
+        upstream: str,
+        tls: Tls | None,
+        host: str,
+        rank: int | None,
+        lost: Callable[[NoRank], object],
+        *,
+        needs_answer: bool,
     ) -> None:
         self._upstream = upstream
         self._tls = tls
         self._host = host
         self._rank = rank
         self._lost = lost
+        self._needs_answer = needs_answer
         self._key = uuid4().hex
         self._answered: SimpleQueue[int | NoRank] = SimpleQueue()
         self._is_first = True
 
     def first(self, seconds: float) -> int:
-        """Wait for the first answer. A launcher with a rank goes on without one.
+        """Wait for the first answer. A launcher with a rank goes on without one, unless it needs it.
 
         Raises:
             NoRank: the Manager has refused, or does not answer in time.
@@ -125,8 +136,9 @@ class _Claim:
             if isinstance(answer, NoRank):
                 raise answer
             return answer
-        if rank is None:
-            raise NoRank(f"no Manager at {self._upstream} has given this node a rank within {seconds:g} s")
+        if rank is None or self._needs_answer:
+            what = "given this node a rank" if rank is None else "answered"
+            raise NoRank(f"no Manager at {self._upstream} has {what} within {seconds:g} s")
         self._is_first = False
         return rank
 

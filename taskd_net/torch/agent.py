@@ -82,6 +82,7 @@ class ElasticAgent(LocalElasticAgent):
         self._start_program = start_program
         self._failures_of_ranks = failures or Failures()
         self._told = told or Told()
+        self._signals = signals
         self._renew: Callable[[], object] = list if signals is None else signals.renew
         if signals is not None:
             signals.workers = self._running
@@ -162,6 +163,8 @@ class ElasticAgent(LocalElasticAgent):
             raise NotSupervised("the Agent could not run the workers; the log says why") from error
         finally:
             self._failures_of_ranks.ended = agent.ended
+            if self._signals is not None:
+                self._signals.said = agent.said_end
             self._supervised = None
         if not isinstance(result, RunResult):
             raise NotSupervised("the Agent was destroyed")

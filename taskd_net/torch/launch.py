@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
@@ -25,7 +26,8 @@ from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
-from taskd_net.job.launcher_signals import LauncherSignals
+from taskd_net.job.end_of_job import say_end
+from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals
 from taskd_net.job.manager_place import Launched
 from taskd_net.job.node_rank import NoRank, held_rank
 from taskd_net.job.own_manager import NoManager, own_manager
@@ -37,11 +39,28 @@ from taskd_net.torch.reasons import Failures
 log: Final = late_logger()
 
 
-def main(arguments: Sequence[str]) -> None:
+class Signalled(SignalException):
+    """A signal ends this launcher.
+
+    Args:
+        text: the reason, for people.
+        number: the signal.
+
+    Attributes:
+        at_ns: time of the signal, in ns since the epoch.
+    """
+
+    def __init__(self, text: str, number: signal.Signals) -> None:
+        super().__init__(text, number)
+        self.at_ns = time.time_ns()
+
+
+def main(arguments: Sequence[str], early: EarlySigint) -> None:
     """Run a training script on this node. Its last words are the reason of its end.
 
     Args:
         arguments: those of torchrun, and `--mgr`.
+        early: knows of a SIGINT that has come already.
 
     Raises:
         SystemExit: the Agent has to leave, a signal has come, or an argument is wrong.
@@ -51,10 +70,10 @@ def main(arguments: Sequence[str]) -> None:
     """
     failures = Failures()
     try:
-        record(_run)(arguments, failures)
-    except SignalException as error:
+        record(_run)(arguments, early, failures)
+    except Signalled as error:
         # Its traceback shows where the signal came, which helps nobody.
-        last_words.say([str(error), *failures.words()])
+        last_words.say([str(error), *failures.words(error.at_ns, error.sigval.name)])
         sys.exit(1)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code:
@@ -62,26 +81,30 @@ def main(arguments: Sequence[str]) -> None:
         raise
 
 
-def _run(arguments: Sequence[str], failures: Failures) -> None:
+def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> None:
     seam.check(torchrun=True)
     args = run_arguments.parse(torchrun.get_args_parser(), torchrun.determine_local_world_size, arguments)
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
     has_proxy = UPSTREAM in os.environ
-    try:
-        job_id, starts = _place(args)
-    except ConfigError as error:
-        run_arguments.refuse(str(error))
     lost: list[NoRank] = []
     with ExitStack() as stack:
         signals = stack.enter_context(LauncherSignals(partial(_end, lost), _ending(args.signals_to_handle)))
+        try:
+            job_id, starts = _place(args)
+        except ConfigError as error:
+            run_arguments.refuse(str(error))
         stack.enter_context(_logged(args.node_rank))
+        says_end = partial(_say_end, args, job_id, signals)
+        stack.push(says_end)
+        signals.take(early)
         if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
         args.nnodes = str(args.nodes)
         is_own = starts and stack.enter_context(_manager(args, job_id))
+        stack.push(says_end)  # before the end of that Manager
         if args.launches or args.node_rank is None:
             given = _hold_rank(stack, args.node_rank, job_id, lost, is_own=is_own)
             if args.node_rank is None:
@@ -95,6 +118,24 @@ def _run(arguments: Sequence[str], failures: Failures) -> None:
         named = {"start_program": not args.no_python, "failures": failures, "told": told, "signals": signals}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
+
+
+def _say_end(
+    args: Namespace, job_id: str, signals: LauncherSignals, _: object, error: BaseException | None, __: object
+) -> None:
+    """Tell the Manager of a SIGINT that the Agent has not told it of. Where none listens, nobody can hear it."""
+    if not isinstance(error, Signalled) or error.sigval != signal.SIGINT or signals.said or args.nodes == 1:
+        return
+    signals.said = True
+    upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    mgr = Address.parse(upstream)
+    if manager_place.is_local(mgr.host) and not manager_place.is_taken(mgr):
+        reason = f"no Manager listens at {upstream}"
+    else:
+        tls = secured({}, listens=False, connects=True)
+        reason = say_end(upstream, job_id, tls, args.node_rank, error.sigval.name)
+    if reason:
+        log.warning("end_not_said", reason=reason)
 
 
 def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], *, is_own: bool) -> int:
@@ -222,9 +263,9 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
             yield is_own
 
 
-def _end(lost: Sequence[NoRank], number: signal.Signals) -> SignalException:
+def _end(lost: Sequence[NoRank], number: signal.Signals) -> Signalled:
     what = "the job ends" if number == signal.SIGINT else "this node leaves"
-    return SignalException(str(lost[0]) if lost else f"{number.name} has come, and {what}", number)
+    return Signalled(str(lost[0]) if lost else f"{number.name} has come, and {what}", number)
 
 
 def _ending(names: str) -> set[signal.Signals]:

@@ -125,9 +125,16 @@ class Failures:
         """The first failure on this node; None without one."""
         return first(self._causes.values())
 
-    def words(self) -> list[str]:
-        """The first failure in lines for a person: that of the job, where the Mgr says it. None without a failure."""
+    def words(self, before_ns: int | None = None, number: str = "") -> list[str]:
+        """The first failure in lines for a person: that of the job, where the Mgr says it. None without a failure.
+
+        Args:
+            before_ns: time of a signal that ends the launcher; a later failure follows from it.
+            number: name of that signal. It may have ended the ranks before.
+        """
         cause, ended = self.first, self.ended
+        if cause is not None and before_ns is not None and (cause.at_ns >= before_ns or cause.signal == number):
+            cause = None
         lines = [] if ended is None or not ended.reason else [printable(f"the job has ended: {ended.reason}")]
         if ended is not None and ended.cause is not None:
             of_job, others = ended.cause, ended.others

@@ -42,6 +42,7 @@ ALLOWED = {
     "torch/agent.py": {"time"},
     "torch/context.py": {"time_ns"},  # the times of failures and of SIGTERMs, compared with those of the processes
     "torch/health.py": {"time"},
+    "torch/launch.py": {"time_ns"},  # the time of a signal, compared with those of failures
     "torch/start.py": {"time"},  # the time of a failure, for readers and for a comparison of ranks
 }
 

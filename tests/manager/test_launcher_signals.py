@@ -15,7 +15,7 @@ from queue import SimpleQueue
 import pytest
 
 from taskd_net.base.waiting import taken
-from taskd_net.job.launcher_signals import LauncherSignals, catches, pass_on
+from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals, catches, pass_on
 
 SOON = 60.0
 """Seconds for one step on a busy machine."""
@@ -60,8 +60,16 @@ def test_a_second_sigterm_changes_nothing() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_second_sigint_ends_the_process_at_once() -> None:
-    script = f"""
+EARLY = f"""
+import os, signal, sys
+sys.path[:0] = {sys.path!r}
+from taskd_net.job.launcher_signals import EarlySigint
+early = EarlySigint()
+os.kill(os.getpid(), signal.SIGINT)
+assert early.has_come
+os.kill(os.getpid(), signal.SIGINT)
+"""
+LATER = f"""
 import os, signal, sys
 sys.path[:0] = {sys.path!r}
 from taskd_net.job.launcher_signals import LauncherSignals
@@ -71,6 +79,25 @@ with LauncherSignals(lambda number: LookupError(number), [signal.SIGTERM, signal
     except LookupError:
         os.kill(os.getpid(), signal.SIGINT)
 """
+"""Processes that get a second SIGINT."""
+
+
+def test_an_early_sigint_waits_for_the_block() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        early = EarlySigint()
+        with LauncherSignals(Ended, ENDING) as signals:
+            signals.take(early)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert early.has_come
+        with pytest.raises(Ended, match="SIGINT"), LauncherSignals(Ended, ENDING) as signals:
+            signals.take(early)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("script", [EARLY, LATER], ids=["early", "later"])
+def test_a_second_sigint_ends_the_process_at_once(script: str) -> None:
     assert subprocess.run([sys.executable, "-c", script], timeout=SOON, check=False).returncode == 130
 
 

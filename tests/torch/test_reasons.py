@@ -213,6 +213,17 @@ def test_last_words_are_those_of_the_job() -> None:
     assert failures.words()[0].isprintable() and failures.words()[-1] == "own, and whole"
 
 
+def test_failures_that_follow_from_a_signal_are_no_reason() -> None:
+    failures = Failures()
+    add(failures)
+    assert failures.words(before_ns=101, number="SIGTERM")
+    assert failures.words(before_ns=100, number="SIGTERM") == []
+    failures = Failures()
+    add(failures, status=-signal.SIGTERM)
+    assert failures.words(before_ns=101, number="SIGTERM") == []
+    assert failures.words(before_ns=101, number="SIGINT")
+
+
 @pytest.mark.torch_range
 @pytest.mark.parametrize(
     ("guilty", "end", "more"),

@@ -44,6 +44,46 @@ def test_launcher_that_waits_for_the_mgr_ends(job: Job, number: signal.Signals) 
     assert_reason_is_last(job, 1, number)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.5, 2.0, 2.5, 3.0])
+def test_sigint_in_the_first_seconds_of_a_launcher_ends_the_nodes_that_wait(job: Job, seconds: float) -> None:
+    """It imports torch, claims its rank, joins, or meets the other one."""
+    job.start(0)
+    await_line(job.out(0), "waits_for_nodes")
+    job.start(1)
+    await_import(job.launchers[1].pid)
+    time.sleep(seconds)
+    job.launchers[1].send_signal(signal.SIGINT)
+    assert job.statuses() == [1, 1]
+    assert_reason_is_last(job, 1, signal.SIGINT)
+    assert job.last_words(0) == ["the job has ended: node 1 has got 'SIGINT'"]
+
+
+def test_sigint_that_no_manager_hears_of_is_said_so(job: Job) -> None:
+    job.start(1)
+    await_import(job.launchers[1].pid)
+    job.launchers[1].send_signal(signal.SIGINT)
+    assert job.launchers[1].wait(SOON) == 1
+    assert_reason_is_last(job, 1, signal.SIGINT)
+    assert "end_not_said" in job.out(1).read_text()
+
+
+def test_second_sigint_in_the_first_seconds_ends_the_launcher_at_once(job: Job) -> None:
+    job.start(1)
+    await_import(job.launchers[1].pid)
+    while job.launchers[1].poll() is None:  # two that come while a library is loaded count as one
+        job.launchers[1].send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert job.launchers[1].wait(SOON) == 128 + signal.SIGINT
+
+
+def await_import(pid: int) -> None:
+    """Wait until a launcher imports torch; it has taken SIGINT over from Python before."""
+    give_up_at = time.monotonic() + SOON
+    while "/torch/" not in Path(f"/proc/{pid}/maps").read_text():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_launcher_that_waits_for_nodes_ends_with_its_manager(job: Job, number: signal.Signals) -> None:
     job.start(0)

@@ -123,6 +123,7 @@ class Agent:
 
     Attributes:
         ended: the Mgr's word for the end of the job, once it has come.
+        said_end: the Mgr knows that a signal ends this process.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class Agent:
         self.workers = workers
         self._plans = their_plans
         self.ended: Exit | None = None
+        self.said_end = False
         self._start = StartGuard()
         self._failures = FailedCalls()
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
@@ -194,6 +196,7 @@ class Agent:
     async def _say(self, said: SimpleQueue[None]) -> None:
         if self.node.is_joined:
             await self._outbox.empty()
+            self.said_end = self._supervisor.is_of_job
         said.put(None)
 
     def _serve(self) -> Leave | Return | None:

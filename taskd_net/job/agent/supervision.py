@@ -288,6 +288,11 @@ class Supervisor:
         times = [at for at in (self._until, self._fault_again_at) if at is not None]
         return None if self._over else min(times, default=None)
 
+    @property
+    def is_of_job(self) -> bool:
+        """True where the Mgr restarts what fails, and knows of signals."""
+        return self._is_of_job
+
     def handle(self, event: Event, now: float, at: int) -> list[Action]:
         """Take in an event.
 
