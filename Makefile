@@ -38,7 +38,7 @@ STATE = ledger fields document job_view rates series events history
 AGENT = agent.messages agent.plans agent.supervision worker.duties frameworks.mindspore.plans frameworks.pytorch.plans
 # The launcher without a Manager.
 RESET = machine reset
-CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.base.position taskd_net.base.codes taskd_net.base.states taskd_net.base.expect taskd_net.base.cause $(STATE:%=taskd_net.observe.%) \
+CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.job.platforms taskd_net.base.position taskd_net.base.codes taskd_net.base.states taskd_net.base.expect taskd_net.base.cause $(STATE:%=taskd_net.observe.%) \
   $(AGENT:%=taskd_net.job.%) $(RESET:%=taskd_net.mindspore.%)
 comma := ,
 space := $(subst ,, )

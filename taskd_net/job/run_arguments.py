@@ -1,6 +1,7 @@
 """The arguments of `taskd-net run`: torchrun's, and its own. A wrong one is one line, before anything starts.
 
-torch's own functions come in as arguments, so that this module needs no torch.
+What they leave open of this node's place in the job, platforms state (`platforms/place.py`). torch's own functions come
+in as arguments, so that this module needs no torch.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NoReturn
 
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import job_id_of
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.job.arguments import JOB_ID, MGR_PORT, MGR_PORT_SET
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET
+from taskd_net.job.platforms.display import document, lines
+from taskd_net.job.platforms.facts import NODES_MOST, Said
+from taskd_net.job.platforms.place import BARE, DEFAULT, Flags, Place, settle
+from taskd_net.job.platforms.torchrun import ENDPOINT, NODES, RANK, greatest
 
 PROGRAM: Final = "taskd-net run"
-
-NODES_MOST: Final = 65_536
-"""Nodes of a job, as many as a Manager keeps records of."""
 
 PROCESSES_MOST: Final = 65_536
 """Processes of a node."""
@@ -29,30 +33,53 @@ BACKENDS: Final = ("static", "c10d")
 
 _PORTS: Final = range(1, 65_536)
 
+_SHOW: Final = "--show-launcher"
+_PLACE: Final = ("nnodes", "node_rank", "master_addr", "nproc_per_node", "rdzv_endpoint", "rdzv_backend")
+"""torchrun's arguments for the place of a node. Its defaults for them, also by `PET_*`, are no flags."""
 
-def parse(parser: ArgumentParser, processes_of: Callable[[str], int], arguments: Sequence[str]) -> Namespace:
+
+def parse(
+    parser: ArgumentParser, processes_of: Callable[[str], int], arguments: Sequence[str], host: str = ""
+) -> Namespace:
     """Read the arguments, and check them.
 
     Args:
         parser: torchrun's.
         processes_of: the number of processes that `--nproc-per-node` means on this machine; may raise ValueError.
         arguments: of the command.
+        host: name of this host, with its domain if it has one.
 
     Returns:
-        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, and the numbers of `nodes` and of this node's
-        `processes`. `max_restarts` is None where nobody has said it, and `node_rank` where the Manager is to give it.
+        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, the `place` of this node, and the numbers of
+        `nodes` and of this node's `processes`. `max_restarts` is None where nobody has said it, and `node_rank` where
+        the Manager is to give it.
 
     Raises:
-        SystemExit: 2 for an argument that is wrong, with one line on stderr.
+        SystemExit: 2 for an argument that is wrong, with one line on stderr. 0 after `--show-launcher`, which prints.
     """
     _add_own(parser)
-    args = parser.parse_args(arguments)
+    # Without a script there is something to show, too.
+    args = parser.parse_args([*arguments, "-"] if _SHOW in arguments else arguments)
+    if not args.show_launcher and _SHOW in arguments:  # it is an argument of the script
+        args = parser.parse_args(arguments)
     try:
-        args.nodes = _nodes(args.nnodes)
+        flags = _flags(args)
+        args.place = _named(args, settle(flags, os.environ, host))
+        _take(args, args.place)
         _check(args, processes_of)
     except ConfigError as error:
         parser.error(str(error))
+    if args.show_launcher:
+        shown_lines = [document(args.place, args.processes)] if args.json else lines(args.place, args.processes)
+        sys.stdout.write("".join(f"{line}\n" for line in shown_lines))
+        raise SystemExit(0)
     return args
+
+
+def drop_empty() -> None:
+    """Remove empty variables `PET_*`: a PyTorchJob sets some, and torchrun's parser fails at them."""
+    for name in [name for name, value in os.environ.items() if name.startswith("PET_") and not value.strip()]:
+        del os.environ[name]
 
 
 def refuse(text: str) -> NoReturn:
@@ -70,8 +97,7 @@ def _add_own(parser: ArgumentParser) -> None:
     parser.error = refuse  # type: ignore[method-assign, assignment] # argparse's has 60 lines of usage before it
     if "PET_MAX_RESTARTS" not in os.environ:
         parser.set_defaults(max_restarts=None)
-    if "PET_NODE_RANK" not in os.environ:
-        parser.set_defaults(node_rank=None)
+    parser.set_defaults(**dict.fromkeys(_PLACE))
     starts = parser.add_mutually_exclusive_group()
     starts.add_argument(
         "--mgr", action="store_true", help="Start the Manager of the job on node 0, whoever answers at its address."
@@ -87,11 +113,85 @@ def _add_own(parser: ArgumentParser) -> None:
         help=f"Id of the job. Default: --rdzv-id, unless the Manager is another command's. Variable {JOB_ID}.",
     )
     parser.add_argument(
+        _SHOW,
+        action="store_true",
+        help="Print the place of this node in its job, and the source of each fact. Start nothing.",
+    )
+    parser.add_argument("--json", action="store_true", help=f"With {_SHOW}: one JSON object.")
+    parser.add_argument(
         "--mgr-port",
         default=os.environ.get(MGR_PORT_SET) or None,
         help=f"Port of the Mgr. Default: one that follows from the id of the job; {MGR_PORT} without an id, with "
         f"--no-mgr, and where a ClusterD is configured; a free one for one node without any. Variable {MGR_PORT_SET}.",
     )
+
+
+def _flags(args: Namespace) -> Flags:
+    """The place of this node as far as flags state it.
+
+    Raises:
+        ConfigError: a flag of it is wrong.
+    """
+    nodes = None if args.nnodes is None else _nodes(args.nnodes)
+    if args.rdzv_endpoint is None and args.rdzv_backend is not None:
+        args.rdzv_endpoint = os.environ.get(ENDPOINT) or None
+    backend = args.rdzv_backend or os.environ.get("PET_RDZV_BACKEND") or BACKENDS[0]
+    if nodes is not None:
+        _check_rendezvous(nodes, backend, args)
+    host = args.master_addr or ""
+    if args.rdzv_endpoint:
+        host = endpoint(args.rdzv_endpoint)[0]
+    gives_ranks = bool(args.rdzv_endpoint) and backend != "static"
+    rank = args.node_rank
+    if rank is None and gives_ranks:
+        rank = natural(os.environ.get(RANK, "").strip(), NODES_MOST)
+    if args.standalone and rank:
+        raise ConfigError(f"--node-rank is {rank}; expected 0 beside --standalone")
+    return Flags(nodes, rank, host, args.nproc_per_node or "", gives_ranks, args.standalone)
+
+
+def _named(args: Namespace, place: Place) -> Place:
+    """The place with the id of the job that flags or variables state."""
+    if own := job_id_of(args.job_id):
+        return replace(place, job_id=Said(own, JOB_ID if own == os.environ.get(JOB_ID) else "--job-id"))
+    if args.no_mgr:  # the Mgr of another command knows no other id
+        return replace(place, job_id=Said("", DEFAULT))
+    if run := job_id_of(args.rdzv_id):
+        return replace(place, job_id=Said(run, "--rdzv-id"))
+    return place
+
+
+def _take(args: Namespace, place: Place) -> None:
+    """Give torchrun's arguments their values by the place of this node."""
+    args.nodes = place.nodes.value
+    if args.nnodes is None:
+        args.nnodes = os.environ[NODES] if place.nodes.by == NODES else str(args.nodes)
+    args.node_rank = None if place.rank is None else place.rank.value
+    if args.master_addr is None:
+        # A store of torch for one node is on this machine, whatever MASTER_ADDR says of the Mgr.
+        is_here = place.nodes.value == 1 and place.first_host.by == BARE
+        args.master_addr = LOOPBACK if is_here else place.first_host.value or LOOPBACK
+    args.nproc_per_node = place.processes.value or "1"
+    if args.rdzv_backend is None:
+        args.rdzv_backend = os.environ.get("PET_RDZV_BACKEND") or BACKENDS[0]
+    if args.rdzv_endpoint is None:
+        of_static = args.rdzv_backend == "static" or args.nodes == 1
+        args.rdzv_endpoint = place.endpoint or (os.environ.get(ENDPOINT, "") if of_static else "")
+
+
+def _check_rendezvous(nodes: int, backend: str, args: Namespace) -> None:
+    """Check what several nodes need to meet.
+
+    Raises:
+        ConfigError: names the argument.
+    """
+    if nodes > 1 and backend not in BACKENDS:
+        text = f"--rdzv-backend is {shown(backend)} with {nodes} nodes"
+        raise ConfigError(f"{text}; expected {' or '.join(BACKENDS)}: the nodes meet by way of the Manager")
+    if nodes > 1 and args.rdzv_backend not in (None, "static") and not args.rdzv_endpoint:
+        raise ConfigError(f"--rdzv-endpoint is missing beside --rdzv-backend {args.rdzv_backend}; expected HOST:PORT")
+    if args.standalone and nodes > 1:
+        raise ConfigError(f"--standalone with --nnodes {args.nnodes}; expected one node")
 
 
 def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
@@ -104,17 +204,7 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
         # A function that is called in the launcher's process cannot be ended, nor restarted alone.
         raise ConfigError("--run-path runs the script as a Python function; expected a command, such as a script")
     if args.nodes > 1 and args.rdzv_backend not in BACKENDS:
-        text = f"--rdzv-backend is {shown(args.rdzv_backend)} with {args.nodes} nodes"
-        raise ConfigError(f"{text}; expected {' or '.join(BACKENDS)}: the nodes meet by way of the Manager")
-    if args.nodes > 1 and args.rdzv_backend != "static" and not args.rdzv_endpoint:
-        raise ConfigError(f"--rdzv-endpoint is missing beside --rdzv-backend {args.rdzv_backend}; expected HOST:PORT")
-    if args.node_rank is None and (args.nodes == 1 or args.rdzv_backend == "static"):
-        args.node_rank = 0
-    if args.standalone and args.nodes > 1:
-        raise ConfigError(f"--standalone with --nnodes {args.nnodes}; expected one node")
-    if args.node_rank is not None and not 0 <= args.node_rank < args.nodes:
-        ranks = f"0 to {args.nodes - 1}" if args.nodes > 1 else "0"
-        raise ConfigError(f"--node-rank is {args.node_rank}; expected {ranks}, as --nnodes is {args.nnodes}")
+        _check_rendezvous(args.nodes, args.rdzv_backend, args)
     if args.max_restarts is not None and args.max_restarts < 0:
         raise ConfigError(f"--max-restarts is {args.max_restarts}; expected 0 or more")
     try:
@@ -140,11 +230,10 @@ def _nodes(text: str) -> int:
     Raises:
         ConfigError: it has another form.
     """
-    least, colon, most = text.partition(":")
-    numbers = [natural(each.strip(), NODES_MOST) for each in ((least, most) if colon else (text,))]
-    if any(not each for each in numbers) or (numbers[0] or 0) > (numbers[-1] or 0):
+    nodes = greatest(text)
+    if nodes is None:
         raise ConfigError(f"--nnodes is {shown(text)}; expected a number of nodes, 1 to {NODES_MOST}, such as 2")
-    return numbers[-1] or 1
+    return nodes
 
 
 def endpoint(text: str) -> tuple[str, int | None]:

@@ -30,7 +30,9 @@ from taskd_net.job.end_of_job import say_end
 from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals
 from taskd_net.job.manager_place import Launched
 from taskd_net.job.node_rank import NoRank, held_rank
+from taskd_net.job.own_host import own_name
 from taskd_net.job.own_manager import NoManager, own_manager
+from taskd_net.job.platforms.display import facts, sources
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
 from taskd_net.torch.patch import patched
@@ -83,7 +85,9 @@ def main(arguments: Sequence[str], early: EarlySigint) -> None:
 
 def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> None:
     seam.check(torchrun=True)
-    args = run_arguments.parse(torchrun.get_args_parser(), torchrun.determine_local_world_size, arguments)
+    run_arguments.drop_empty()
+    made = torchrun.get_args_parser()
+    args = run_arguments.parse(made, torchrun.determine_local_world_size, arguments, own_name())
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
@@ -99,6 +103,8 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         says_end = partial(_say_end, args, job_id, signals)
         stack.push(says_end)
         signals.take(early)
+        values = {name: value for name, (value, _) in facts(args.place, args.processes).items() if value is not None}
+        log.info("node_placed", platform=args.place.platform, **values, by=sources(args.place, args.processes))
         if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
@@ -183,9 +189,10 @@ def _place(args: Namespace) -> tuple[str, bool]:
     host, port = run_arguments.endpoint(args.rdzv_endpoint) if args.nodes > 1 and args.rdzv_endpoint else ("", None)
     if host:
         args.master_addr = os.environ["MASTER_ADDR"] = host
-    os.environ.setdefault("MASTER_ADDR", args.master_addr or LOOPBACK)  # the Proxy of the node looks for the Mgr there
-    # The Mgr of another command knows nothing of --rdzv-id, and of ports that follow from it.
-    job_id = job_id_of(args.job_id) or (job_id_of(args.rdzv_id) if args.launches else "")
+    # The Proxy of the node looks for the Mgr there.
+    os.environ["MASTER_ADDR"] = args.place.first_host.value or os.environ.get("MASTER_ADDR") or LOOPBACK
+    # The Mgr of another command knows nothing of --rdzv-id and the platform's id, and of ports that follow from it.
+    job_id = args.place.job_id.value if args.launches else job_id_of(args.job_id)
     require_job_id("job_id", job_id)
     if job_id:
         os.environ[JOB_ID] = job_id

@@ -27,11 +27,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(*arguments: str) -> argparse.Namespace:
-    return run_arguments.parse(parser(), int, [*arguments, "train.py"])
+    return run_arguments.parse(parser(), int, [*arguments, "train.py"], "here")
 
 
 PORT = "expected a port, 1 to 65535"
 NODES = "expected a number of nodes, 1 to 65536, such as 2"
+ALONE = "--standalone for one node"
 ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
 
 
@@ -46,13 +47,13 @@ ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
         (["--nnodes=1:2:3"], f"--nnodes is '1:2:3'; {NODES}"),
         (["--nnodes=2", "--node-rank=5"], "--node-rank is 5; expected 0 to 1, as --nnodes is 2"),
         (["--nnodes=2", "--node-rank=-1"], "--node-rank is -1; expected 0 to 1, as --nnodes is 2"),
-        (["--node-rank=1"], "--node-rank is 1; expected 0, as --nnodes is 1:1"),
+        (["--node-rank=1"], "--node-rank is 1; expected 0, as --nnodes is 1"),
         (["--node-rank=x"], "argument --node-rank: invalid int value: 'x'"),
         (["--nproc-per-node=0"], "--nproc-per-node is '0', 0 processes; expected 1 to 65536"),
         (["--nproc-per-node=some"], "--nproc-per-node is 'some': invalid literal for int() with base 10: 'some'"),
         (["--max-restarts=-1"], "--max-restarts is -1; expected 0 or more"),
         (["--master-port=65536"], f"--master-port is 65536; {PORT}"),
-        (["--nnodes=2", "--master-port=0"], f"--master-port is 0; {PORT}"),
+        (["--nnodes=2", "--node-rank=0", "--master-port=0"], f"--master-port is 0; {PORT}"),
         (["--mgr-port=0"], f"--mgr-port is '0'; {PORT}"),
         (["--mgr-port=x"], f"--mgr-port is 'x'; {PORT}"),
         (["--rdzv-endpoint=host:x"], f"--rdzv-endpoint is 'host:x'; {ENDPOINT}"),
@@ -66,6 +67,10 @@ ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
         (
             ["--nnodes=2", "--rdzv-backend=c10d"],
             "--rdzv-endpoint is missing beside --rdzv-backend c10d; expected HOST:PORT",
+        ),
+        (
+            ["--nnodes=2"],
+            f"--nnodes is 2, and the node rank is missing: give --node-rank or TASKD_NET_NODE_RANK, or {ALONE}",
         ),
         (["--nnodes=2", "--standalone"], "--standalone with --nnodes 2; expected one node"),
         (["--run-path"], "--run-path runs the script as a Python function; expected a command, such as a script"),
@@ -110,7 +115,6 @@ def test_number_of_restarts_is_none_where_nobody_has_said_it(most: list[str], ex
     [
         (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], None),
         (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "--node-rank=1"], 1),
-        (["--nnodes=2"], 0),
         (["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"], 0),
     ],
 )
@@ -121,4 +125,4 @@ def test_manager_gives_the_rank_where_torchrun_would(arguments: list[str], rank:
 def test_good_arguments_pass() -> None:
     args = parse("--nnodes=2", "--node-rank=1", "--master-port=29500", "--mgr-port=9601", "--job-id=a")
     assert (args.nodes, args.node_rank, args.mgr_port, args.job_id) == (2, 1, "9601", "a")
-    assert parse("--master-port=0").nodes == 1 and parse("--nnodes=1:3").nodes == 3
+    assert parse("--master-port=0").nodes == 1 and parse("--nnodes=1:3", "--node-rank=0").nodes == 3
