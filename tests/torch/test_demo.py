@@ -55,6 +55,12 @@ class Faultless(Stage):
     async def kill_daemon(self, who: str) -> None:
         self._patience = BRIEF_S
 
+    def interrupt(self, node: int) -> None:
+        self._patience = BRIEF_S
+
+    async def block_checkpoints(self) -> None:
+        self._patience = BRIEF_S
+
     async def start_clusterd(self, scenario: str | Mapping[str, object]) -> None:
         if isinstance(scenario, str):  # the fault is in the scenario
             self._patience = BRIEF_S

@@ -43,6 +43,7 @@ class Evidence:
         exits: the exit codes of each launcher, and of each other process that was killed, in order, by name.
         steps: the steps of all ranks, in order for each rank.
         logs: number of log files with the beginning of a training process.
+        words: the last words of each launcher, by name.
         left: processes of launchers, guardians too, that ran 3 s after the last one had ended.
     """
 
@@ -50,6 +51,7 @@ class Evidence:
     exits: dict[str, list[int]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     logs: int = 0
+    words: dict[str, str] = field(default_factory=dict)
     left: list[int] = field(default_factory=list)
 
 
@@ -61,11 +63,13 @@ class Course:
         lives: number of processes of each rank.
         exits: exit codes, as in `Evidence`.
         ends: every rank comes to the last step; else none does.
+        words: a part of the last words of each launcher, by name.
     """
 
     lives: Mapping[int, int]
     exits: Mapping[str, list[int]]
     ends: bool = True
+    words: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, seen: Evidence) -> Iterator[str]:
         """Each point in which the evidence is not as expected, in words."""
@@ -78,6 +82,9 @@ class Course:
                 yield f"{who} left with {seen.exits.get(who)}; expected {self.exits.get(who)}"
         if seen.logs != sum(self.lives.values()):
             yield f"{seen.logs} log files of training processes; expected {sum(self.lives.values())}"
+        for who, part in self.words.items():
+            if part not in seen.words.get(who, ""):
+                yield f"{who} said last: {seen.words.get(who, 'nothing')!r}; expected {part!r}"
         if seen.left:
             yield f"processes are left: {seen.left}"
         yield from self._differences_of_steps(seen)

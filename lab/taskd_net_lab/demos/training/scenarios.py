@@ -39,6 +39,7 @@ class Scenario:
         restarts: restarts of the job.
         in_place: the Manager restarts failed workers alone.
         clusterd: ClusterD decides on faults.
+        alone: no platform starts launchers again: the Manager that node 0 starts restarts what fails.
     """
 
     name: str
@@ -48,6 +49,40 @@ class Scenario:
     restarts: int = 3
     in_place: bool = False
     clusterd: bool = False
+    alone: bool = False
+
+
+async def _launcher_killed(stage: Stage, node: int) -> None:
+    """A launcher of node 0 takes the Manager along."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    await stage.kill_daemon(f"Agent/{node}")
+    await stage.launch(node)
+    await stage.until_step(STEPS - 1, lives=2)
+    await _both_end(stage)
+
+
+async def _launcher_0_killed(stage: Stage) -> None:
+    await _launcher_killed(stage, 0)
+
+
+async def _launcher_1_killed(stage: Stage) -> None:
+    await _launcher_killed(stage, 1)
+
+
+async def _same_failure(stage: Stage) -> None:
+    """Rank 0 writes the checkpoints."""
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    await stage.block_checkpoints()
+    await _both_end(stage)
+
+
+async def _interrupted(stage: Stage) -> None:
+    await stage.start_job()
+    await stage.until_step(FIRST)
+    stage.interrupt(1)
+    await _both_end(stage)
 
 
 async def _to_the_end(stage: Stage) -> None:
@@ -222,10 +257,55 @@ def _each(lives: int) -> dict[int, int]:
     return dict.fromkeys(range(NODES * LOCAL), lives)
 
 
+_WELL: Final = {"Agent/0": [0], "Agent/1": [0]}
+_SAME: Final = dict.fromkeys(_WELL, "the same failure twice in a row: ")
+_CTRL_C: Final = {"Agent/0": "node 1 has got 'SIGINT'", "Agent/1": "SIGINT has come, and the job ends"}
 _KILLED: Final = {"Agent/0": [0], "Agent/1": [1, 0]}
 _BY_CLUSTERD: Final = Course({**_each(1), 3: 2}, {"Agent/0": [0], "Agent/1": [0], CLUSTERD: [0]})
 
 SCENARIOS: Final = (
+    Scenario(
+        "alone-worker-killed",
+        "Without a platform: the worker alone is restarted, the others keep their processes, and the loss continues",
+        _worker_killed_in_place,
+        Course({**_each(1), 3: 2}, _WELL),
+        alone=True,
+    ),
+    Scenario(
+        "alone-rank-0-killed",
+        "Without a platform: rank 0, which writes the checkpoints, is restarted alone",
+        _rank_0_killed_in_place,
+        Course({**_each(1), 0: 2}, _WELL),
+        alone=True,
+    ),
+    Scenario(
+        "alone-launcher-1-killed",
+        "The launcher of node 1 is killed with -9 and started again: both nodes restart once, and train on",
+        _launcher_1_killed,
+        Course(_each(2), {"Agent/0": [0], "Agent/1": [-9, 0]}),
+        alone=True,
+    ),
+    Scenario(
+        "alone-launcher-0-killed",
+        "The launcher of node 0 is killed with -9, its Manager ends, and both are started again: the same course",
+        _launcher_0_killed,
+        Course(_each(2), {"Agent/0": [-9, 0], "Agent/1": [0]}),
+        alone=True,
+    ),
+    Scenario(
+        "alone-same-failure",
+        "No checkpoint can be written: at the second failure in the same line both launchers end, and name it",
+        _same_failure,
+        Course({**_each(1), 0: 2}, {"Agent/0": [1], "Agent/1": [1]}, ends=False, words=_SAME),
+        alone=True,
+    ),
+    Scenario(
+        "alone-ctrl-c",
+        "Ctrl-C at the launcher of node 1 ends the job on both nodes",
+        _interrupted,
+        Course(_each(1), {"Agent/0": [1], "Agent/1": [1]}, ends=False, words=_CTRL_C),
+        alone=True,
+    ),
     Scenario(
         "to-the-end",
         "Four ranks on two nodes train to the last step",
@@ -339,7 +419,7 @@ async def play(scenario: Scenario, patience: float = PATIENCE_S) -> Result:
     """Play one scenario."""
     began = time.monotonic()
     problems: list[str] = []
-    kind = {"in_place": scenario.in_place, "clusterd": scenario.clusterd}
+    kind = {"in_place": scenario.in_place, "clusterd": scenario.clusterd, "alone": scenario.alone}
     async with Stage(scenario.restarts, patience, **kind) as stage:
         try:
             await scenario.play(stage)

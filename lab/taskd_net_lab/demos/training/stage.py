@@ -28,6 +28,9 @@ CLUSTERD: Final = "ClusterD"
 NODES: Final = 2
 LOCAL: Final = 2
 SCRIPT: Final = Path(taskd_net.__file__).parent / "torch" / "small_training.py"
+NEXT_CHECKPOINT: Final = "checkpoint.new"
+"""The file to which `small_training` writes a checkpoint, before it renames it."""
+
 PAUSE_S: Final = 0.1
 """Seconds of the training after a step."""
 
@@ -52,6 +55,7 @@ class Stage:
         patience: seconds for one step.
         in_place: the Manager restarts failed workers alone.
         clusterd: ClusterD decides on faults.
+        alone: no platform and no Manager of ours: node 0 starts it, and it restarts what fails.
 
     Attributes:
         evidence: everything that was seen from outside.
@@ -66,12 +70,14 @@ class Stage:
         *,
         in_place: bool = False,
         clusterd: bool = False,
+        alone: bool = False,
     ) -> None:
         self.evidence = Evidence()
         self._restarts = restarts
         self._patience = patience
         self._in_place = in_place
         self._clusterd = clusterd
+        self._alone = alone
         self._folder = tempfile.TemporaryDirectory(prefix="taskd-net-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self._mark = str(self.folder)
@@ -147,12 +153,14 @@ class Stage:
         torchrun = [f"--nnodes={NODES}", f"--node-rank={node}", f"--nproc-per-node={LOCAL}", "--redirects=3"]
         torchrun += [f"--master-addr={self.host}.1", f"--master-port={self._port}", f"--log-dir={self.folder}/logs"]
         script = [str(SCRIPT), f"--steps={STEPS}", f"--pause={PAUSE_S}"]
-        more = ["--no-mgr", f"--max-restarts={self._restarts}"]
-        await self._start(who, CLI, "run", *torchrun, *more, *script, TASKD_NET_UPSTREAM=self._proxy(node))
+        more = [] if self._alone else ["--no-mgr", f"--max-restarts={self._restarts}"]
+        own = {"TASKD_NET_UPSTREAM": self._proxy(node), "TMPDIR": str(self.folder)}
+        await self._start(who, CLI, "run", *torchrun, *more, *script, **own)
 
     async def start_job(self, *, operated: bool = False) -> None:
         """Start the Manager and both nodes."""
-        await self.start_mgr(operated=operated)
+        if not self._alone:
+            await self.start_mgr(operated=operated)
         for node in range(NODES):
             await self.launch(node)
 
@@ -182,6 +190,21 @@ class Stage:
         with suppress(ProcessLookupError):
             self._processes[f"Agent/{node}"].terminate()
 
+    def interrupt(self, node: int) -> None:
+        """Send the launcher of a node what Ctrl-C sends."""
+        self._processes[f"Agent/{node}"].send_signal(signal.SIGINT)
+
+    async def block_checkpoints(self) -> None:
+        """Have the training fail at each further checkpoint: a folder has the place of its file."""
+
+        def blocked() -> bool:
+            with suppress(FileExistsError):  # the file of a checkpoint that is being written
+                (self.folder / NEXT_CHECKPOINT).mkdir()
+                return True
+            return False
+
+        await self.until(blocked, "checkpoints are blocked")
+
     def command(self, to: str, code: int, message: str = "", msg_type: str = "ACTION") -> None:
         """Have an operated Manager send a command."""
         stdin = self._processes["Mgr"].stdin
@@ -195,6 +218,9 @@ class Stage:
         with suppress(Missed):
             await self.until(lambda: not self._left(), "nothing is left", LEFT_S)
         self.evidence.left = self._left()
+        for file in self.folder.glob("Agent-*.stderr"):
+            _, said, words = file.read_text(errors="replace").rpartition("taskd-net run: ")
+            self.evidence.words[file.stem.replace("-", "/")] = words if said else ""
         self.evidence.logs = len(list(self.folder.glob("logs/*/attempt_*/*/stdout.log*")))
 
     async def until(self, holds: Callable[[], bool], what: str, patience: float | None = None) -> None:

@@ -32,7 +32,9 @@ def seen(course: Course) -> Evidence:
     last = STEPS - 1 if course.ends else 20
     every = [step for rank in pids for step in steps(pids[rank], rank, last)]
     exits = {who: list(codes) for who, codes in course.exits.items()}
-    return Evidence(pids, exits, every, sum(course.lives.values()))
+    return Evidence(
+        pids, exits, every, sum(course.lives.values()), {who: f"{course.words[who]} …" for who in course.words}
+    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -110,6 +112,17 @@ def test_training_that_begins_again_or_stops_early_is_a_problem(scenario: Scenar
         pids.append(pids[-1] + 50)
     again = replace(course, lives={rank: lives + 1 for rank, lives in course.lives.items()})
     assert any("gone back from step 39 to 0" in problem for problem in again.differences(evidence))
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.expected.words], ids=lambda each: each.name)
+@pytest.mark.parametrize("words", ["Killed", None])
+def test_launcher_with_other_last_words_is_a_problem(scenario: Scenario, words: str | None) -> None:
+    evidence = seen(scenario.expected)
+    del evidence.words["Agent/1"]
+    if words is not None:
+        evidence.words["Agent/1"] = words
+    (problem,) = scenario.expected.differences(evidence)
+    assert problem.startswith(f"Agent/1 said last: {words or 'nothing'!r}; expected ")
 
 
 def test_loss_that_does_not_fall_is_a_problem() -> None:
