@@ -16,6 +16,7 @@ FAILED = Notice("plugin_barred", {"stream": "s", "plugin": "P", "reason": "KeyEr
         (Notice("stream_released", {"stream": "s", "plugin": "P"}), "stream_released stream=s plugin=P"),
         (Notice("pause_overdue", {"seconds": 3600}), "pause_overdue seconds=3600"),
         (Notice("stop_forgotten", {"strategy": "continue"}), "stop_forgotten strategy=continue"),
+        (Notice("meets_by_framework", {"nodes": "1"}), "meets_by_framework nodes=1"),
         (Notice("message_lost", {"uuid": "u", "goes_on": 1}), "command_not_taken uuid=u goes_on=1"),
     ],
 )

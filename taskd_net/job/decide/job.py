@@ -575,8 +575,11 @@ class Job:
             case traffic.RunBegins():
                 current.records.run_begins(meets=item.meets)
                 current.failures = JobFailures(changed=True)
+                if not item.meets:
+                    self._note_meeting(outcome)
             case traffic.MeetsNoMore():
                 current.records.meets_no_more()
+                self._note_meeting(outcome)
             case traffic.NodesMissing():
                 current.records.nodes_missing(item.nodes, item.until)
                 return
@@ -613,6 +616,12 @@ class Job:
         if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not meets:
             return {}
         return {vocabulary.ROUND: str(rounds.number), vocabulary.SECONDS: f"{self.config.node_s:.0f}"}
+
+    def _note_meeting(self, outcome: Outcome) -> None:
+        """Say which nodes have an Agent that cannot meet the others by way of the Manager."""
+        records = self.state.records
+        nodes = ",".join(str(rank) for rank in sorted(records.agents) if not records.meets(rank))
+        outcome.note("meets_by_framework", nodes=nodes)
 
     def _answered(self, words: str, outcome: Outcome) -> None:
         """Note what becomes of the job because of a failure."""

@@ -46,6 +46,8 @@ def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None
             log.warning("pause_overdue", **notice.fields)
         case "stop_forgotten":
             log.warning("stop_forgotten", **notice.fields)
+        case "meets_by_framework":
+            log.warning("meets_by_framework", **notice.fields)
         case "failure_answered":
             log.warning("failure_answered", **notice.fields)
         case "message_lost":

@@ -145,6 +145,13 @@ def codes(sent: list[Command]) -> list[tuple[str, int]]:
     return commands(Outcome(commands=sent))
 
 
+def test_nodes_that_meet_by_way_of_the_manager_have_no_line_about_it() -> None:
+    nodes = Nodes()
+    nodes.come(0, 1)
+    nodes.settle()
+    assert nodes.number == 1 and not any("meets_by_framework" in line for line in nodes.scene.lines)
+
+
 def test_the_first_go_waits_for_the_last_node() -> None:
     nodes = Nodes()
     nodes.come(1)
@@ -332,6 +339,7 @@ def test_an_agent_that_cannot_meet_so_makes_all_meet_as_their_framework_does() -
     nodes.come(0)
     nodes.come(1, features="other")
     sent = nodes.settle()
+    assert len([line for line in nodes.scene.lines if "meets_by_framework 1" in line]) == 1
     assert codes(sent) == [("Agent/0", 210), ("Agent/1", 210)]
     assert not any("Round" in command.extension for command in sent)
     nodes.beat(0, 1)
@@ -352,6 +360,7 @@ def test_an_agent_of_an_earlier_release_comes_back() -> None:
     nodes = at_work()
     nodes.come(1, features="other")
     sent = nodes.settle()
+    assert len([line for line in nodes.scene.lines if "meets_by_framework 1" in line]) == 1
     assert ("Agent/0", 208) in codes(sent) and ("Agent/1", 210) in codes(sent)
     assert not any("Round" in command.extension for command in sent if command.code == 208)
 
