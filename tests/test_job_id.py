@@ -7,9 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskd_net import ConfigError, NodeConfig
-from taskd_net.base.job_id import JOB_ID_BYTES, escaped, job_id_of, require_job_id, unescaped
+from taskd_net.base.job_id import JOB_ID_BYTES, attempt_id, attempt_of, escaped, job_id_of, require_job_id, unescaped
 
 IDS = st.text(st.characters(codec="utf-8"), max_size=60).filter(lambda text: text != "none")
+
+
+@pytest.mark.parametrize(
+    ("own", "attempt", "expected"),
+    [("41.0", 2, "41.0#2"), ("41.0", 0, "41.0"), ("41.0", None, "41.0"), ("", 2, ""), ("a#b", 10, "a#b#10")],
+)
+def test_attempt_of_a_job_has_an_id_of_its_own(own: str, attempt: int | None, expected: str) -> None:
+    assert attempt_id(own, attempt) == expected
+    assert attempt_of(expected) == (own, (attempt or 0) if own else 0)
+
+
+@pytest.mark.parametrize("own", ["#1", "a#", "a#0", "a#x", "a#99999999999", "a"])
+def test_other_ids_are_of_the_first_attempt(own: str) -> None:
+    assert attempt_of(own) == (own, 0)
 
 
 @given(IDS)

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from taskd_net.base.codes import ConfigError
-from taskd_net.base.untrusted import shown
+from taskd_net.base.untrusted import natural, shown
 
 JOB_ID_BYTES: Final = 256
 """UTF-8 bytes of an id. The longest name in Kubernetes has 253."""
@@ -17,12 +17,28 @@ JOB_ID_BYTES: Final = 256
 NO_ID: Final = "none"
 """torchrun's default for the id of a run, which is no id."""
 
+ATTEMPTS_MOST: Final = 2**31 - 1
+"""The greatest number of an attempt."""
+
+_ATTEMPT: Final = "#"
 _ESCAPED_CHARS: Final = 3 * JOB_ID_BYTES
 
 
 def job_id_of(text: str | None) -> str:
     """The id in the text of a setting; empty for none."""
     return "" if text is None or text == NO_ID else text
+
+
+def attempt_id(own: str, attempt: int | None) -> str:
+    """The id of an attempt: nodes of two attempts of a job are of two jobs. The first one has the id of the job."""
+    return f"{own}{_ATTEMPT}{attempt}" if own and attempt else own
+
+
+def attempt_of(own: str) -> tuple[str, int]:
+    """The id of the job, and the number of the attempt, in the id of an attempt."""
+    base, mark, digits = own.rpartition(_ATTEMPT)
+    number = natural(digits, ATTEMPTS_MOST) if mark and base else None
+    return (own, 0) if not number else (base, number)
 
 
 def require_job_id(name: str, value: object) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import attempt_of
 from taskd_net.base.position import Role
 from taskd_net.base.untrusted import shown
 from taskd_net.core.membership import Membership
@@ -120,6 +121,25 @@ def answers(listen: Address, job_id: str, seconds: float = MGR_END_S) -> bool:
             raise _taken(listen, job_id, holder)
         time.sleep(AGAIN_S)
     return False
+
+
+def later_attempt(mgr: Address, job_id: str) -> str:
+    """Look for the Mgr of a later attempt of this job at its address.
+
+    Args:
+        mgr: the address, of any machine.
+        job_id: of this attempt.
+
+    Returns:
+        Words about that Mgr; empty where none answers, or it is of this attempt, an earlier one or another job.
+    """
+    about = identified(mgr, secured({}, listens=False, connects=True), HOLDER_S).about
+    if about is None:
+        return ""
+    own, other = attempt_of(job_id), attempt_of(about.job_id)
+    if own[0] != other[0] or own[1] >= other[1]:
+        return ""
+    return f"this is attempt {own[1]} of job {shown(own[0])}, and {about.position} at {mgr} is of attempt {other[1]}"
 
 
 def await_free(listen: Address, job_id: str, seconds: float = MGR_END_S) -> None:

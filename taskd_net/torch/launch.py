@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from taskd_net.base import logs
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
-from taskd_net.base.job_id import job_id_of, require_job_id
+from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
 from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent import last_words
@@ -109,6 +109,8 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
         args.nnodes = str(args.nodes)
+        if args.launches and job_id and args.place.attempt is not None:
+            _refuse_if_late(job_id)
         is_own = starts and stack.enter_context(_manager(args, job_id))
         stack.push(says_end)  # before the end of that Manager
         if args.launches or args.node_rank is None:
@@ -142,6 +144,17 @@ def _say_end(
         reason = say_end(upstream, job_id, tls, args.node_rank, error.sigval.name)
     if reason:
         log.warning("end_not_said", reason=reason)
+
+
+def _refuse_if_late(job_id: str) -> None:
+    """End the launcher of an attempt where a later one runs.
+
+    Raises:
+        NoRank: the Mgr of a later attempt answers.
+    """
+    upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
+    if words := manager_place.later_attempt(Address.parse(upstream), job_id):
+        raise NoRank(words)
 
 
 def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], *, is_own: bool) -> int:
@@ -193,10 +206,14 @@ def _place(args: Namespace) -> tuple[str, bool]:
     os.environ["MASTER_ADDR"] = args.place.first_host.value or os.environ.get("MASTER_ADDR") or LOOPBACK
     # The Mgr of another command knows nothing of --rdzv-id and the platform's id, and of ports that follow from it.
     job_id = args.place.job_id.value if args.launches else job_id_of(args.job_id)
+    name, attempt = job_id, args.place.attempt
+    if args.launches and attempt is not None:
+        job_id = attempt_id(name, attempt.value)
     require_job_id("job_id", job_id)
     if job_id:
         os.environ[JOB_ID] = job_id
-    ports = ports_of(job_id if args.launches else "")
+    # All attempts have one address, so that one that comes late learns of the later one.
+    ports = ports_of(name if args.launches else "")
     if args.launches and port and not job_id and args.rdzv_backend != "static":
         # torch's store for the meeting of nodes is not needed, so its port is free, and all nodes know it.
         ports = Ports(port, ports_of(f"{host}:{port}").proxy)

@@ -14,6 +14,7 @@ import pytest
 from tests.jobs.environments import COMPLETE
 from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON
+from tests.torch.two_nodes import await_line
 
 OWN = ("TASKD_", "RANK", "MASTER_", "PET_", "SLURM_", "PMI_", "JOB_COMPLETION_INDEX", "WORLD_SIZE")
 
@@ -90,3 +91,28 @@ def test_place_is_shown_and_nothing_starts(tmp_path: Path) -> None:
         *("Slurm step", 1, 2, "n2", "41.0", 2)
     ]
     assert {path.name for path in tmp_path.iterdir()} == {"out-1"}
+
+
+def test_later_attempt_begins_clean_and_an_earlier_one_that_comes_late_ends(tmp_path: Path) -> None:
+    """A Slurm job is requeued while a launcher of the start before still comes: it takes no place in the later one."""
+    host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+    nodes = environments("slurm", host, 0)
+    proxies = [f"{host}:{free_port(host)}" for _ in range(3)]
+    first = launch(tmp_path, nodes[0] | {"TASKD_NET_UPSTREAM": proxies[0]}, 0)
+    launchers = [first]
+    try:
+        await_line(tmp_path / "out-0", "starts_manager")
+        await_line(tmp_path / "out-0", "joined")
+        late = nodes[1] | {"SLURM_RESTART_COUNT": "1", "TASKD_NET_UPSTREAM": proxies[1]}
+        launchers.append(launch(tmp_path, late, 1))
+        assert launchers[1].wait(SOON) == 1
+        last = (tmp_path / "out-1").read_text().splitlines()[-1]
+        assert last.startswith("taskd-net run: this is attempt 1 of job '41.0', and Mgr/0 at ")
+        assert last.endswith(" is of attempt 2")
+        for rank in (0, 1):
+            (tmp_path / f"end-{rank}").write_text("0\n")
+        launchers.append(launch(tmp_path, nodes[1] | {"TASKD_NET_UPSTREAM": proxies[2]}, 2))
+        assert [launchers[number].wait(SOON) for number in (0, 2)] == [0, 0], (tmp_path / "out-0").read_text()
+    finally:
+        for launcher in launchers:
+            launcher.kill()

@@ -14,9 +14,6 @@ T = TypeVar("T")
 NODES_MOST: Final = 65_536
 """Nodes of a job, as many as a Manager keeps records of."""
 
-ATTEMPTS_MOST: Final = 2**31 - 1
-"""The greatest number of an attempt."""
-
 HOST_NAME: Final = "the host name"
 """Source of a fact that the name of this host has."""
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import ATTEMPTS_MOST
 from taskd_net.base.untrusted import shown
 from taskd_net.job.platforms import clouds, kubernetes, mpi, slurm, torchrun, volcano
-from taskd_net.job.platforms.facts import ATTEMPTS_MOST, HOST_NAME, Environment, Read, Said, Seen, count, number, text
+from taskd_net.job.platforms.facts import HOST_NAME, Environment, Read, Said, Seen, count, number, text
 
 NNODES: Final = "TASKD_NET_NNODES"
 NODE_RANK: Final = "TASKD_NET_NODE_RANK"

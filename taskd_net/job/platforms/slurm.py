@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import ATTEMPTS_MOST
 from taskd_net.base.untrusted import shown
-from taskd_net.job.platforms.facts import ATTEMPTS_MOST, Environment, Said, Seen, count, devices, number, text
+from taskd_net.job.platforms.facts import Environment, Said, Seen, count, devices, number, text
 
 JOB: Final = "SLURM_JOB_ID"
 STEP: Final = "SLURM_STEP_ID"
