@@ -155,6 +155,10 @@ class Addresses:
         """Address of node 0."""
         return f"{self.hosts}.1"
 
+    def of_proxy(self, node: int) -> str:
+        """Address of the Proxy of a node."""
+        return f"{self.hosts}.{10 + node}:{self.proxy}"
+
 
 class Job:
     """A training. No process is left after `with`, nor 3 s after the end of this process.
@@ -184,6 +188,7 @@ class Job:
         self.folder = Path(tempfile.mkdtemp(prefix="taskd-net-")).resolve()
         self.launchers: dict[int, subprocess.Popen[bytes]] = {}
         self.ended_at: dict[int, float] = {}
+        self.proxies: list[subprocess.Popen[bytes]] = []
         self.events: list[Event] = []
         self._script = column.script if script is None else script
         self._restarts = restarts
@@ -206,8 +211,8 @@ class Job:
         assert self._guardian.stdin is not None
         self._guardian.stdin.close()
         self._guardian.wait()
-        for launcher in self.launchers.values():
-            launcher.wait()
+        for process in (*self.launchers.values(), *self.proxies):
+            process.wait()
         for folder in self._cgroups:
             with suppress(OSError):
                 folder.rmdir()
@@ -226,23 +231,44 @@ class Job:
             place = Place(
                 node, size, self.processes[node], at.first, at.name, at.store, at.mgr, self._restarts, self._patience
             )
-            cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "MASTER_", "TORCHELASTIC_", "PET_")
-            clean = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
-            ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-            ours |= {"BENCH_NODE": str(node)}
+            ours = {"BENCH_NODE": str(node)}
             ours |= {"TASKD_NET_NODE_TIMEOUT": str(self._patience)} if self._patience else {}
-            ours |= {"TASKD_NET_UPSTREAM": f"{at.hosts}.{10 + node}:{at.proxy}", **self.column.variables}
-            with (self.folder / f"out-{node}").open("ab") as out:
-                self.launchers[node] = subprocess.Popen(
-                    [sys.executable, *self.column.command(place), self._script],
-                    cwd=self.folder,
-                    env=clean | ours,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            ours |= {"TASKD_NET_UPSTREAM": at.of_proxy(node), **self.column.variables}
+            self.launchers[node] = self._begin(f"out-{node}", [*self.column.command(place), self._script], ours)
             self.ended_at.pop(node, None)
+
+    def start_proxy(self, node: int) -> None:
+        """Start the Proxy of a node in a process of its own, until it listens. A launcher that comes later uses it.
+
+        Raises:
+            TurnFailed: it does not listen.
+        """
+        at = self.addresses
+        command = ["-m", "taskd_net.cli", "proxy", f"--server-rank={node}", f"--job-id={at.name}"]
+        command += [f"--listen={at.of_proxy(node)}", f"--upstream={at.first}:{at.mgr}"]
+        self.proxies.append(self._begin(f"out-proxy-{node}", command, {}))
+        host, _, port = at.of_proxy(node).rpartition(":")
+        give_up_at = time.monotonic() + START_S
+        while time.monotonic() < give_up_at:
+            with suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+                return
+            self.wait()
+        raise TurnFailed(f"the Proxy does not listen\n{self.words()}")
+
+    def _begin(self, out: str, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "MASTER_", "TORCHELASTIC_", "PET_")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
+        ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        with (self.folder / out).open("ab") as file:
+            return subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.folder,
+                env={**clean, **ours, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def look(self) -> None:
         """Take in what has happened."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from benchmarks.supervision.job import Column, Job
-from benchmarks.supervision.rows import ENDS, TRAINS, Due, Row
+from benchmarks.supervision.rows import ENDS, TRAINS, Due, Row, runs
 
 END_S: Final = 40.0
 """Seconds in which a job that shall succeed has to end."""
@@ -62,7 +62,7 @@ def see(row: Row, column: Column, turn: int, job: Job, due: Due) -> Outcome:
     jobs = [job, *([due.also] if due.also else [])]
     give_up_at = time.monotonic() + row.within
     trained: float | None = None
-    while trained is None and time.monotonic() < give_up_at and not all(map(_left, jobs)):
+    while trained is None and time.monotonic() < give_up_at and not _over(jobs, due):
         for each in jobs:
             each.wait()
         # A row in which all shall end may not end because all train on.
@@ -78,8 +78,9 @@ def see(row: Row, column: Column, turn: int, job: Job, due: Due) -> Outcome:
                 each.wait()
         outcome = SUCCEEDS if all(map(_succeeded, jobs)) else (FAILS if all(map(_left, jobs)) else STUCK)
         seconds = trained - due.since
-    elif all(map(_left, jobs)):
-        seconds = max(at for each in jobs for at in each.ended_at.values()) - due.since
+    elif _over(jobs, due):
+        last = max(at for each in jobs for at in each.ended_at.values())
+        seconds = (time.monotonic() if due.processes else last) - due.since
         outcome = WRONG if all(map(_succeeded, jobs)) else (LEFT if due.goal == ENDS else FAILS)
     else:
         seconds = time.monotonic() - due.since
@@ -97,9 +98,15 @@ def _left(job: Job) -> bool:
     return len(job.ended_at) == len(job.launchers)
 
 
+def _over(jobs: Iterable[Job], due: Due) -> bool:
+    """True where nothing is left of the jobs."""
+    return all(map(_left, jobs)) and not any(map(runs, due.processes))
+
+
 def _succeeded(job: Job) -> bool:
     """True if all launchers that were not killed have left with 0."""
-    return _left(job) and all(launcher.poll() in (0, -9) for launcher in job.launchers.values())
+    statuses = {launcher.poll() for launcher in job.launchers.values()}
+    return _left(job) and 0 in statuses and statuses <= {0, -9}
 
 
 @dataclass(frozen=True, slots=True)

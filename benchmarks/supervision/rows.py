@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from benchmarks.processes import TurnFailed
-from benchmarks.supervision.job import Addresses, Job
+from benchmarks.supervision.job import Addresses, Event, Job
 
 TRAINS: Final = "trains"
 ENDS: Final = "ends"
@@ -22,11 +24,17 @@ ENDS: Final = "ends"
 RETURN_S: Final = 2.0
 """Seconds after which a platform starts a launcher again."""
 
+PROXY_S: Final = 5.0
+"""Seconds after the return of a Proxy in which nothing may restart."""
+
 STOPPED_S: Final = 20.0
 """Seconds for which a launcher is stopped."""
 
 PATIENCE_S: Final = 15
 """Seconds for which launchers wait for a node, where a row is about one that does not come."""
+
+GRACE_S: Final = 35.0
+"""Seconds in which all processes end after SIGTERM: launchers give their ranks 30."""
 
 WAITS_S: Final = 8.0
 """Seconds after which torchrun surely waits for another node: it imports torch in them."""
@@ -44,12 +52,14 @@ class Due:
         goal: `trains`: all ranks take steps, and the job succeeds in the end. `ends`: each launcher leaves.
         fresh: ranks that have to be new processes.
         also: another job, with the same goal.
+        processes: they have to be gone in the end, too.
     """
 
     since: float
     goal: str = TRAINS
     fresh: tuple[int, ...] = ()
     also: Job | None = None
+    processes: tuple[psutil.Process, ...] = ()
 
 
 Act = Callable[[Job, random.Random, ExitStack], Due]
@@ -161,6 +171,28 @@ def _manager_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
     return Due(since + RETURN_S, fresh=(rank,))
 
 
+def _proxy_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
+    """The Proxy of node 1 is another process. Its loss costs no restart, and a rank that dies after it is restarted."""
+    job.start_proxy(1)
+    _training(job, draw)
+    began = len(_of(job, "process"))
+    job.proxies[-1].kill()
+    time.sleep(RETURN_S)
+    job.start_proxy(1)
+    give_up_at = time.monotonic() + PROXY_S
+    while (since := time.monotonic()) < give_up_at:
+        job.wait()
+    if len(_of(job, "process")) > began or job.stepped(since - 1.0) is None:
+        raise TurnFailed(f"the loss of a Proxy has stopped the training\n{job.words()}")
+    rank = job.of_node(1)[0]
+    os.kill(job.pid(rank), signal.SIGKILL)
+    return Due(since, fresh=(rank,))
+
+
+def _of(job: Job, event: str) -> list[Event]:
+    return [each for each in job.events if each.event == event]
+
+
 def _manager_and_launcher_killed(job: Job, draw: random.Random, _: ExitStack) -> Due:
     _training(job, draw)
     ranks, manager, since = job.of_node(0), job.manager(), time.monotonic()
@@ -245,6 +277,37 @@ def _signalled(number: int, node: int, *, tree: bool = False, returns: bool = Fa
     return act
 
 
+def _all_signalled(number: int, *, returns: bool = False) -> Act:
+    """All processes of the job get a signal, as from a scheduler that ends it. With `returns` it is started again."""
+
+    def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
+        _training(job, draw)
+        processes = tuple(each for node in range(len(job.processes)) for each in job.tree(node))
+        since = time.monotonic()
+        for process in processes:
+            process.send_signal(number)
+        if not returns:
+            return Due(since, ENDS, processes=processes)
+        give_up_at = since + GRACE_S
+        while len(job.ended_at) < len(job.launchers) or any(map(runs, processes)):
+            if time.monotonic() > give_up_at:
+                raise TurnFailed(f"not all processes have ended within {GRACE_S:g} s\n{job.words()}")
+            job.wait()
+        time.sleep(RETURN_S)
+        job.start()
+        return Due(since, fresh=tuple(range(job.ranks)))
+
+    return act
+
+
+def runs(process: psutil.Process) -> bool:
+    """True while a process runs; one that only waits for its parent does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _interrupted_while_it_waits(job: Job, _: random.Random, __: ExitStack) -> Due:
     job.start(0)
     _await_wait(job, "waits_for_nodes")
@@ -326,6 +389,12 @@ ROWS: Final = (
         _manager_and_launcher_killed,
         managed=True,
     ),
+    Row(
+        "proxy",
+        "Proxy of node 1, a process of its own, killed and back after 2 s, then a rank",
+        _proxy_killed,
+        managed=True,
+    ),
     Row("stopped", "launcher of node 1 stopped for 20 s", _stopped),
     Row("import-error", "import error", _begun, {"script": str(_FOLDER / "scripts" / "import_error.py")}),
     Row("no-script", "script missing", _begun, {"script": str(_FOLDER / "scripts" / "none.py")}),
@@ -349,6 +418,18 @@ ROWS: Final = (
         "sigkill-tree",
         "SIGKILL to all of node 1, back 2 s later",
         _signalled(signal.SIGKILL, 1, tree=True, returns=True),
+    ),
+    Row("sigterm-all", "SIGTERM to all of both nodes", _all_signalled(signal.SIGTERM)),
+    Row("sigkill-all", "SIGKILL to all of both nodes", _all_signalled(signal.SIGKILL)),
+    Row(
+        "sigterm-all-back",
+        "SIGTERM to all of both nodes, both back 2 s after their end",
+        _all_signalled(signal.SIGTERM, returns=True),
+    ),
+    Row(
+        "sigkill-all-back",
+        "SIGKILL to all of both nodes, both back 2 s after their end",
+        _all_signalled(signal.SIGKILL, returns=True),
     ),
 )
 """All faults, in the order of the table."""

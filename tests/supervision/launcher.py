@@ -18,12 +18,14 @@ from typing import Final
 
 from taskd_net import TaskdNetError
 from taskd_net.base import logs
+from taskd_net.base.address import Address
 from taskd_net.job import api
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.api.agent import initialise, run
 from taskd_net.job.arguments import JOB_ID, MGR_PORT_SET, UPSTREAM
+from taskd_net.job.manager_place import is_taken
 from taskd_net.job.own_manager import own_manager
 
 RANK: Final = Path(__file__).with_name("rank.py")
@@ -170,7 +172,8 @@ def main() -> None:
         with ExitStack() as stack:
             if not args.node:
                 stack.enter_context(own_manager(f"{args.nodes}x{args.processes}", args.name, restarts_itself=True))
-            if not api.init_taskd_proxy({**proxy, "ServerRank": args.node}):
+            own_proxy = not is_taken(Address.parse(os.environ[UPSTREAM]))
+            if own_proxy and not api.init_taskd_proxy({**proxy, "ServerRank": args.node}):
                 sys.exit("the Proxy could not be started")
             made = initialise(agent, elastic, operators, told=Told(args.restarts, "--max-restarts", job=True))
             assert made is not None

@@ -13,8 +13,17 @@ from benchmarks.supervision.rows import ENDS, ROWS, TRAINS
 BY_NAME: Final = {row.name: row for row in ROWS}
 GOOD: Final = {TRAINS: SUCCEEDS, ENDS: LEFT}
 RANKS: Final = ("rank", "two-ranks", "rank-0", "node-ranks", "exception", "exit-3", "slow-death", "bug", "uneven")
-LAUNCHERS: Final = ("launcher-1", "launcher-0", "launcher-1-lost", "sigkill-tree", "stopped", "never-comes")
-MANAGERS: Final = ("launcher-0-lost", "manager", "manager-launcher", "port", "two-jobs", "second-run")
+LAUNCHERS: Final = (
+    "launcher-1",
+    "launcher-0",
+    "launcher-1-lost",
+    "sigkill-tree",
+    "sigkill-all",
+    "sigkill-all-back",
+    "stopped",
+    "never-comes",
+)
+MANAGERS: Final = ("launcher-0-lost", "manager", "manager-launcher", "proxy", "port", "two-jobs", "second-run")
 
 SIGNALS: Final = "signals are those of torch's launcher"
 OF_TORCH: Final = {
@@ -22,6 +31,8 @@ OF_TORCH: Final = {
     "import-error": "the launcher has no script",
     "no-script": "the launcher has no script",
     "sigterm-tree": SIGNALS,
+    "sigterm-all": SIGNALS,
+    "sigterm-all-back": SIGNALS,
     "ctrl-c": SIGNALS,
     "ctrl-c-waits": SIGNALS,
     "ctrl-c-starts": SIGNALS,
