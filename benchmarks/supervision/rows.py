@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -76,6 +77,7 @@ class Row:
         job: arguments of the job that differ.
         within: seconds until its outcome, at most.
         managed: it is one of jobs with a Manager alone.
+        ours: seconds until its outcome under a Manager, at most.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Row:
     job: dict[str, Any] = field(default_factory=dict)
     within: float = 45.0
     managed: bool = False
+    ours: float = math.inf
 
 
 def _training(job: Job, draw: random.Random) -> None:
@@ -381,7 +384,14 @@ ROWS: Final = (
     Row("launcher-1", "launcher of node 1 killed, back after 2 s", _launcher_killed(1)),
     Row("launcher-0", "launcher of node 0 killed, back after 2 s", _launcher_killed(0)),
     Row("launcher-1-lost", "launcher of node 1 killed, not back", _launcher_lost(1), _IMPATIENT, _LONG),
-    Row("launcher-0-lost", "launcher of node 0 killed, not back", _launcher_lost(0), _IMPATIENT, _LONG),
+    Row(
+        "launcher-0-lost",
+        "launcher of node 0 killed, not back",
+        _launcher_lost(0),
+        _IMPATIENT,
+        _LONG,
+        ours=PATIENCE_S + 5.0,
+    ),
     Row("manager", "Manager killed, then a rank", _manager_killed, managed=True),
     Row(
         "manager-launcher",

@@ -37,6 +37,9 @@ TOLD_TAIL_CHARS: Final = 3 * 1024
 NEVER_AGAIN: Final = 65
 """Exit code of a process that is not to be started again: the same input would fail again. It is EX_DATAERR of BSD."""
 
+CANNOT_REJOIN: Final = "CannotRejoin"
+"""The error of a rank that waits for an epoch, and whose Manager does not come back."""
+
 _MOST: Final = 2**63 - 1
 _LOST_PEER: Final = re.compile(
     r"^(torch\.distributed\.Dist\w*Error\b|Dist\w*Error\b|RuntimeError: .*/gloo/)", re.MULTILINE
@@ -117,6 +120,11 @@ class Cause:
     def lost_peer(self) -> bool:
         """True if the process failed because another one had gone."""
         return self.reason is not None and _LOST_PEER.search(self.reason.traceback) is not None
+
+    @property
+    def lost_mgr(self) -> bool:
+        """True if the process has waited for a Manager that was away for too long."""
+        return self.reason is not None and self.reason.kind.rpartition(".")[2] == CANNOT_REJOIN
 
     @property
     def end(self) -> str:

@@ -214,8 +214,9 @@ class Singleton(Generic[M]):
 
 def leave(node: BlockingNode) -> None:
     """Close a leaf's node for good, and withdraw it: otherwise every broadcast gets 6002 for the grace time."""
-    with contextlib.suppress(NodeClosed):
-        node.withdraw(limits.CLOSE_GRACE_S)
+    if node.is_joined:  # without a parent it would wait in vain
+        with contextlib.suppress(NodeClosed):
+            node.withdraw(limits.CLOSE_GRACE_S)
     node.close()
 
 

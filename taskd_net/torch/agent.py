@@ -162,7 +162,7 @@ class ElasticAgent(LocalElasticAgent):
         except LoggedError as error:
             raise NotSupervised("the Agent could not run the workers; the log says why") from error
         finally:
-            self._failures_of_ranks.ended = agent.ended
+            self._failures_of_ranks.ended, self._failures_of_ranks.left = agent.ended, agent.left
             if self._signals is not None:
                 self._signals.said = agent.said_end
             self._supervised = None

@@ -54,12 +54,14 @@ class Failures:
 
     Attributes:
         ended: the Mgr's word for the end of the job, with its first failure on any node; None without one.
+        left: the reason for which this node has ended by itself; empty for none.
     """
 
     def __init__(self) -> None:
         self._causes: dict[int, Cause] = {}
         self._host = socket.gethostname()
         self.ended: Exit | None = None
+        self.left = ""
 
     def forget(self, ranks: Collection[int]) -> None:
         """These ranks start again."""
@@ -140,10 +142,11 @@ class Failures:
             of_job, others = ended.cause, ended.others
             own = cause is not None and (cause.rank, cause.pid) == (of_job.rank, of_job.pid)
             return lines + words(cause if cause is not None and own else of_job, others)
+        left = [printable(f"this node has ended: {self.left}")] if self.left else []
         if cause is None:
-            return lines
+            return lines + left
         others = tuple(each.rank for each in self._causes.values() if each is not cause and not each.asked)
-        return lines + words(cause, others)
+        return [*lines, *words(cause, others), *left]
 
 
 def take(error_file: str, pid: int) -> Records:

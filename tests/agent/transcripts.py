@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from taskd_net.base.cause import CANNOT_REJOIN, Cause, Reason
 from taskd_net.job.agent import messages
 from taskd_net.job.agent.messages import Command
 from taskd_net.job.agent.plans import Leave, Plans, Return
@@ -61,7 +62,7 @@ def read_event(text: str) -> Event:
         case "joined":
             return AgentJoined()
         case "tick":
-            return Tick()
+            return Tick("away" not in words)
         case "woken":
             return Woken()
         case "SIGINT" | "SIGTERM":
@@ -76,7 +77,8 @@ def read_event(text: str) -> Event:
             return CallRaised()
         case "seen":
             failed = [word for word in words if word.isdigit()]
-            return WorkerStatus(ranks(failed), "ended" not in words, "finished" in words, "result")
+            cause = Cause(reason=Reason(kind=CANNOT_REJOIN)) if "alone" in words else None
+            return WorkerStatus(ranks(failed), "ended" not in words, "finished" in words, "result", cause=cause)
         case _:
             said = dict(word.split("=") for word in words if "=" in word)
             command = read_command(name, [word for word in words if "=" not in word])

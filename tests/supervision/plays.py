@@ -60,3 +60,4 @@ def play(name: str) -> None:
         due = row.act(job, random.Random(name), stack)
         outcome = see(row, STAND_IN, 0, job, due)
     assert outcome.outcome == GOOD[outcome.goal], outcome.words
+    assert outcome.seconds <= row.ours

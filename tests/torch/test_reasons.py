@@ -213,6 +213,15 @@ def test_last_words_are_those_of_the_job() -> None:
     assert failures.words()[0].isprintable() and failures.words()[-1] == "own, and whole"
 
 
+def test_end_that_no_manager_has_asked_for_is_the_last_line() -> None:
+    failures = Failures()
+    failures.left = "the Manager has been away for 15 s"
+    said = ["this node has ended: the Manager has been away for 15 s"]
+    assert failures.words() == said
+    add(failures)
+    assert failures.words()[0].startswith("rank 3 failed") and failures.words()[-1:] == said
+
+
 def test_failures_that_follow_from_a_signal_are_no_reason() -> None:
     failures = Failures()
     add(failures)

@@ -26,4 +26,6 @@ def test_fault_has_its_outcome(row: Row, column: Column) -> None:
         job = stack.enter_context(Job(column, **row.job))
         due = row.act(job, random.Random(row.name), stack)
         outcome = see(row, column, 0, job, due)
+        words = job.words()
     assert outcome.outcome == GOOD[outcome.goal], outcome.words
+    assert outcome.seconds <= row.ours, words

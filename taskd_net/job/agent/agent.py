@@ -123,6 +123,7 @@ class Agent:
 
     Attributes:
         ended: the Mgr's word for the end of the job, once it has come.
+        left: the reason of an end in failure that the Mgr has not asked for; empty for none.
         said_end: the Mgr knows that a signal ends this process.
     """
 
@@ -147,6 +148,7 @@ class Agent:
         self.workers = workers
         self._plans = their_plans
         self.ended: Exit | None = None
+        self.left = ""
         self.said_end = False
         self._start = StartGuard()
         self._failures = FailedCalls()
@@ -250,9 +252,10 @@ class Agent:
                 parts = (self._outbox.run(), self._read(node), self._tick(node), self._first_join(node))
                 work = [tasks.create_task(part) for part in parts]
                 outcome = await self._over
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LEAVE_S):
-                        await self._outbox.empty()
+                if node.is_joined or not self._supervisor.is_of_job:  # it has waited for its Mgr already
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LEAVE_S):
+                            await self._outbox.empty()
                 for task in work:
                     task.cancel()
         except Exception:
@@ -302,7 +305,7 @@ class Agent:
         while True:
             await asyncio.sleep(self._look_s)
             self._look_at_joins(node)
-            self._feed(Tick())
+            self._feed(Tick(node.is_joined))
 
     def _look_at_joins(self, node: Node) -> None:
         if node.is_joined and node.joins != self._joins:
@@ -341,7 +344,7 @@ class Agent:
                     log.info("waits_for_release")
                 case Leave(status, reason, ended):
                     log.info("agent_leaves", code=status, reason=reason)
-                    self.ended = ended
+                    self.ended, self.left = ended, reason if status and ended is None else ""
                     self._over.set_result(action)
                 case Return():
                     self._over.set_result(action)

@@ -39,6 +39,10 @@ WAITS_AGAIN_S: Final = 30.0
 BEYOND_MGR_S: Final = 30.0
 """Seconds that an Agent waits longer than its Mgr: the Mgr's decision comes first."""
 
+SAME_LOSS_S: Final = 10.0
+"""Seconds after the loss of a Mgr in which the failures of workers belong to it: their node is lost, too, and they have
+time to end. Later ones begin a wait of their own."""
+
 FAULT_AGAIN_S: Final = 2.0
 """Seconds between a REGISTER and the 202 behind it, at a Manager of the original's that may have restarted: it decides
 0.1 s after the 202, and an Agent that has not registered by then gets no 208. Its Agents register within a second."""
@@ -51,7 +55,13 @@ class AgentJoined:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Some time has passed; comes once a second."""
+    """Some time has passed; comes once a second.
+
+    Args:
+        joined: the Mgr knows the way to the Agent.
+    """
+
+    joined: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,7 @@ class WaitsForRelease:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForMgr:
-    """The Agent has not joined; for people.
+    """The Agent has not joined, or needs a Mgr that is away; for people.
 
     Args:
         left: seconds until it gives up.
@@ -272,6 +282,8 @@ class Supervisor:
         self._missing = Waits("", 0.0)
         self._said_at = 0.0  # the last line about a wait
         self._mgr_said_at = now  # the node says at once that it does not join
+        self._away_at: float | None = None  # the Mgr, since then
+        self._needs_at = 0.0  # the Mgr, for a fault or a wait
 
         self._failed: frozenset[int] = frozenset()
         self._state = ""  # of the workers, at the last look
@@ -310,7 +322,11 @@ class Supervisor:
         match event:
             case AgentJoined():
                 self._joined(now)
-            case Tick():
+            case Tick(joined):
+                if joined:
+                    self._away_at = None
+                elif self._away_at is None:
+                    self._away_at = now
                 self._tick(now)
             case Woken():
                 self._end_wait(now)
@@ -362,6 +378,8 @@ class Supervisor:
             elif now >= self._mgr_said_at + WAITS_AGAIN_S:
                 self._mgr_said_at = now
                 self._actions.append(WaitsForMgr(self._join_by - now))
+        elif (by := self._mgr_by) is not None and (now >= by or now >= self._mgr_said_at + WAITS_AGAIN_S):
+            self._wait_for_mgr(by, now)
         elif not self._started and now >= self._go_by:
             self._end((Leave(1, f"no go within {self._times.go:g} s"),))
         elif self._wait is not None and now >= self._wait_by:
@@ -370,6 +388,28 @@ class Supervisor:
             self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s"))
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
             self._announce(now)
+
+    @property
+    def _mgr_by(self) -> float | None:
+        """The time at which the Agent gives a Mgr up that is away and needed; None where it does not wait for one."""
+        if self._away_at is None or not self._patience:
+            return None
+        if self._started and self._fault is None and self._wait is None:
+            return None
+        return max(self._away_at, self._needs_at - SAME_LOSS_S) + self._patience
+
+    def _wait_for_mgr(self, by: float, now: float) -> None:
+        if now < by:
+            self._mgr_said_at = now
+            self._actions.append(WaitsForMgr(by - now))
+        elif isinstance(self._wait, steps.AwaitRelease):
+            self._give_up_wait()
+        else:
+            self._end(steps.give_up(self._no_mgr))
+
+    @property
+    def _no_mgr(self) -> str:
+        return f"the Manager has been away for {self._patience:g} s"
 
     def _refuse(self, command: Command, now: float) -> None:
         """Carry out no command to an earlier process of this Agent, and tell the Mgr of the new one."""
@@ -424,6 +464,8 @@ class Supervisor:
             case messages.Waiting(missing, left), _:
                 self._is_of_job = True
                 is_news, self._missing = missing != self._missing.missing, Waits(missing, left)
+                if not self._started:
+                    self._patience = max(self._patience, left)
                 if self._go_by is not None:
                     self._go_by = max(self._go_by, now + left + BEYOND_MGR_S)
                 if self._fault_by is not None:
@@ -496,11 +538,14 @@ class Supervisor:
         elif seen.finished:
             plan = self._plans.finished(seen.result)
             self._waiting.append((steps.AwaitRelease(self._round), *plan) if self._round else plan)
+        elif self._away_at is not None and self._patience and seen.cause is not None and seen.cause.lost_mgr:
+            self._end(steps.give_up(self._no_mgr))  # the worker has waited already
         elif seen.failed != self._failed:
             self._failed = seen.failed
             told = messages.fault(seen.failed, at, self._restart, seen.state, seen.cause)
             self._report(told)
             self._repeat_at = now + self._times.repeat
+            self._needs_at = self._needs_at if self._fault is not None else now
             self._fault = told if seen.failed else None
             self._fault_again_at = None
             timeout = self._answer_s
@@ -584,6 +629,7 @@ class Supervisor:
                     self._plan.clear()  # the plan for a later round comes next
                 case steps.AwaitMeeting() | steps.AwaitRelease():
                     self._wait, self._wait_by = step, now + self._patience + BEYOND_MGR_S
+                    self._needs_at = now
                     self._report(self._word(step))
                     if isinstance(step, steps.AwaitRelease):
                         self._say_wait(now)
