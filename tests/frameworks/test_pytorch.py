@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,6 +98,46 @@ def test_workers_that_run_get_sigterm(elastic: SimpleElasticAgent, node: PyTorch
     assert [worker.wait(SOON) for worker in elastic.processes] == [-9, 7]
     assert node.look().running is False
     node.ask_to_end()
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    with open("saved", "w") as file:
+        file.write("saved")
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+print("begun", flush=True)
+signal.pause()
+"""
+"""A training that takes its time to write a checkpoint."""
+
+
+def test_training_of_a_shell_gets_sigterm_and_time(tmp_path: Path) -> None:
+    """The shell ends at once. What it has left behind is ended by MONITOR, as soon as it is asked."""
+    script = tmp_path / "train.py"
+    script.write_text(SAVES)
+    asked: list[object] = []
+
+    def monitor(group: object) -> RunResult:
+        asked.append(group)
+        return RunResult(WorkerState.HEALTHY)
+
+    command = ["sh", "-c", f"{sys.executable} train.py; true"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True) as shell:
+        assert shell.stdout is not None and shell.stdout.readline() == b"begun\n"
+        elastic = SimpleNamespace(_worker_group=SimpleNamespace(workers=[SimpleNamespace(id=shell.pid, global_rank=8)]))
+        operators = Operators()
+        operators.register("MONITOR", monitor)
+        node = PyTorchWorkers(operators, elastic)
+        node.ask_to_end()
+        os.waitid(os.P_PID, shell.pid, os.WEXITED | os.WNOWAIT)
+        give_up_at = time.monotonic() + SOON
+        while node.look().running:
+            assert time.monotonic() < give_up_at and not asked
+            time.sleep(0.02)
+    assert (tmp_path / "saved").read_text() == "saved"
 
 
 def test_worker_that_ends_while_it_is_told_to(

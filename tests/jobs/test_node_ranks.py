@@ -85,6 +85,14 @@ def test_of_two_launchers_with_one_rank_the_first_stays_while_it_is_held() -> No
         assert ranks.give(asker, 2, {1}) == expected
 
 
+def test_rank_beyond_the_size_of_the_job_is_refused() -> None:
+    ranks, asker = NodeRanks(), Holder("a", "1", "Agent/1", 7, 2)
+    ranks.ask(asker, ())
+    assert ranks.give(asker, 3, ()) == 2
+    said = "this node has the rank 2; expected 0 to 1, as the job has 2 nodes"
+    assert ranks.give(asker, 2, ()) == said
+
+
 def wanted(key: str, host: str = "a", held: tuple[str, ...] = ()) -> RankWanted:
     return RankWanted(Position.agent(1_000_000_000 + int(key)), key, host, held=held)
 

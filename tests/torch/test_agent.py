@@ -58,6 +58,18 @@ def test_script_of_a_shell_leaves_its_training_the_time_after_sigterm(cluster: C
     assert (node.folder / "saved").read_text() == "saved"
 
 
+def test_graceful_exit_reaches_the_training_of_a_shell_and_leaves_it_its_time(cluster: Cluster) -> None:
+    """The shell has ended long before; the Agent looks each second."""
+    node = cluster.run("--no-python", "sh", "-c", "python3 train.py; true", workers=1)
+    (node.folder / "train.py").write_text(SAVES.replace("1.0", "3.0"))
+    cluster.report(201)
+    cluster.command(210, "32767")
+    assert node.line("attempt_0/0/stdout.log") == "begun"
+    cluster.command(0, msg_type="GRACE_EXIT")
+    assert node.status() == 0, node.said()
+    assert (node.folder / "saved").read_text() == "saved"
+
+
 def test_commands_for_all_and_for_single_ranks(cluster: Cluster) -> None:
     node = cluster.run(str(PLAIN))
     assert cluster.report(201).message == "32767"

@@ -62,6 +62,8 @@ class NodeRanks:
             The rank, or the reason why there is none.
         """
         if asker.rank is not None:
+            if asker.rank >= nodes:
+                return f"this node has the rank {asker.rank}; expected 0 to {nodes - 1}, as the job has {nodes} nodes"
             return self._claim(asker.rank, asker)
         ranks = range(nodes)
         own = (rank for rank in ranks if rank in self.holders and self.holders[rank].key == asker.key)

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 from taskd_net.base.cause import Cause
@@ -81,6 +82,7 @@ class PyTorchWorkers:
         self._operators = operators
         self._agent = cast(TorchAgent, agent)
         self._meeting = cast(MeetingAgent, agent) if hasattr(agent, "meet") else None
+        self._wrapped: set[int] = set()  # shells that were asked to end; each leads a process group
         self._telling = cast(TellingAgent, agent) if hasattr(agent, "first_failure") else None
         found = {MEETS: self._meeting, TELLS: self._telling}
         self.features: Collection[str] = tuple(name for name, part in found.items() if part is not None)
@@ -128,13 +130,23 @@ class PyTorchWorkers:
         self._call_for(ranks, RESTART)
 
     def ask_to_end(self) -> None:
-        """Send SIGTERM to every worker that runs."""
+        """Send SIGTERM to every worker that runs, and to the whole session of one that is a shell.
+
+        A shell ends at once, and what it has started is the training. The children of a Python process, such as those
+        that load its data, are its own to end.
+        """
         for pid in self._running():
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+                if _wraps(pid):
+                    self._wrapped.add(pid)
+                    os.killpg(pid, signal.SIGTERM)
+                else:
+                    os.kill(pid, signal.SIGTERM)
 
     def look(self) -> WorkerStatus:
-        """Ask MONITOR."""
+        """Ask MONITOR, unless trainings of shells have time to end: it would end what a failed worker leaves."""
+        if not self._wrapped.isdisjoint(_running_groups()):
+            return WorkerStatus()
         result = self._operators.call(MONITOR, self._group)
         state = getattr(result, "state", None)
         name = getattr(state, "name", state)
@@ -176,6 +188,25 @@ class PyTorchWorkers:
 
     def _running(self) -> list[int]:
         return [pid for pid in self.pids if _runs(pid)]
+
+
+def _wraps(pid: int) -> bool:
+    """True for a process that leads a group, and is no Python."""
+    try:
+        return os.getpgid(pid) == pid and not Path(f"/proc/{pid}/exe").readlink().name.startswith("python")
+    except OSError:
+        return False
+
+
+def _running_groups() -> set[int]:
+    """The process groups of all processes that run."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+            if state not in "ZX":
+                found.add(int(group))
+    return found
 
 
 def _runs(pid: int) -> bool:
