@@ -8,7 +8,7 @@ import pytest
 
 from taskd_net.faces.page import panel as page_panel
 from taskd_net.faces.page.panel import panel
-from taskd_net.observe.job_view import DECISIONS_SHOWN, AgentView, DecisionView, JobView
+from taskd_net.observe.job_view import DECISIONS_SHOWN, AgentView, CauseView, DecisionView, FailureView, JobView
 from tests.observe.jobs import WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -26,6 +26,13 @@ def test_it_is_bounded() -> None:
     assert len(found["agents"]) == page_panel.AGENTS
     numbers = [decision["number"] for decision in found["decisions"]]
     assert numbers == list(range(DECISIONS_SHOWN))[-page_panel.DECISIONS :]
+
+
+def test_browsers_get_the_first_failures_without_their_tracebacks() -> None:
+    cause = CauseView(3, 1, "worker-7", 7, "exit code 1", 5.0, "ValueError", "ValueError: boom", traceback=("a = 1",))
+    (failure,) = panel(JobView(failures=(FailureView(1, 5.0, 2.0, cause),)))["failures"]
+    assert (failure["first"]["rank"], failure["first"]["message"]) == (3, "ValueError: boom")
+    assert failure["first"]["traceback"] == []
 
 
 def test_reports_and_looks_change_nothing() -> None:

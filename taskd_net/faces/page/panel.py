@@ -27,13 +27,17 @@ _COUNTERS: Final = ("plugin_failures", "faults_answered", *faces_of(JobCounters)
 
 
 def panel(view: JobView) -> Document:
-    """The document of a job with its Agents in trouble or silent, its devices with a fault, and its last decisions."""
+    """The document of a job with its Agents in trouble or silent, its devices with a fault, and its last decisions.
+
+    Tracebacks are left out: they have lines of the script, are long, and no browser shows them.
+    """
     trouble = (replace(each, heartbeat=0.0) for each in view.agents if each.fault or each.exited or each.silent_since)
     shown = replace(
         view,
         agents=tuple(islice(trouble, AGENTS)),
         devices=view.devices[:DEVICES],
         decisions=view.decisions[-DECISIONS:],
+        failures=tuple(replace(each, first=replace(each.first, traceback=())) for each in view.failures),
     )
     whole = document_of(shown)
     del whole["time"]
