@@ -117,6 +117,14 @@ class ElasticAgent(LocalElasticAgent):
         """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
         self._meeting = meeting
 
+    def take_meeting(self, meeting: Meeting) -> None:
+        """Take the outcome of a meeting of other nodes: workers that start alone from now on get its store."""
+        self._meeting = meeting
+        spec = self._worker_group.spec
+        handler = MeetingHandler(meeting, self._server_rank, spec.rdzv_handler.get_run_id())
+        spec.rdzv_handler, spec.master_addr, spec.master_port = handler, handler.host, handler.port
+        self._context.move_store(handler.host, handler.port)
+
     def run(self, role: str = "default") -> RunResult:
         """Run the workers to their end.
 

@@ -120,6 +120,11 @@ class RankContext(SubprocessContext):
         self.stop_ranks(local_ranks, timeout)
         return {local_rank: self._restart(local_rank) for local_rank in local_ranks}
 
+    def move_store(self, host: str, port: int) -> None:
+        """Give ranks that start from now on another address of their store."""
+        for environment in self.envs.values():
+            environment |= {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
+
     @property
     def states(self) -> dict[int, WorkerState]:
         """The state of each local rank, in torch's words, as of the last `wait`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from torch.distributed import PrefixStore, TCPStore
 from taskd_net.base.codes import ArgumentTypeError, TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON
+from taskd_net.base.vocabulary import EPOCH_BEGIN, EPOCH_END, REASON, STORE
 from taskd_net.base.waiting import HANDLER_LATE_S
 from taskd_net.job import arguments
 from taskd_net.job.api.worker import (
@@ -44,7 +45,7 @@ from taskd_net.job.exchange import REGISTER_EVERY_S
 from taskd_net.job.worker.worker import Command
 from taskd_net.observe.job_view import SHOWN_CHARS
 from taskd_net.torch import seam
-from taskd_net.torch.epoch_group import EpochGroup, lost_a_peer, prepare
+from taskd_net.torch.epoch_group import EpochGroup, EpochOver, lost_a_peer, prepare
 
 T = TypeVar("T")
 
@@ -53,7 +54,14 @@ log: Final = late_logger()
 START: Final = "start"
 """The reason of a first epoch."""
 
+STORE_S: Final = 60.0
+"""Seconds for the connection to the store of an epoch: the Manager waits as long for all ranks to join."""
+
+_STORE_CALL: Final = timedelta(minutes=5)
+"""Time for a call of a store: torch's default."""
+
 _MOST: Final = 2**31 - 1
+_PORT_MOST: Final = 65_535
 
 _failed: Final[list[EpochGroup]] = []
 """Groups of epochs that an error of the function has ended. Its traceback holds the models, for as long as the caller
@@ -69,7 +77,8 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
 
     Under a Manager with `--in-place` it waits until the Manager has all ranks, joins torch's default process group, and
     calls the function. When a peer dies, or at the Manager's order, it leaves the group, reports that to the Manager,
-    and begins again, under a new prefix of the agents' store. Without such a Manager the function runs once.
+    and begins again, under a new prefix of the agents' store. That may be another store than before, where node 0 was
+    lost and has come back: `MASTER_ADDR` and `MASTER_PORT` follow it. Without such a Manager the function runs once.
 
     The function loads its state itself, from a checkpoint or by `broadcast` from a survivor, and makes everything that
     belongs to a process group anew: models of DDP, further groups. It lets errors of collectives pass.
@@ -107,15 +116,15 @@ def rejoin(train_fn: Callable[[int, str], T], *, backend: str | None = None, tim
     rank, world, local = (arguments.rank_of_environment(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise CannotRejoin("TORCHELASTIC_USE_AGENT_STORE is not True; in place needs the store of the agents")
-    port = arguments.rank_of_environment("MASTER_PORT")
+    stores = _Stores(os.environ.get("MASTER_ADDR", ""), arguments.rank_of_environment("MASTER_PORT"))
     patience = arguments.seconds_of_environment(arguments.MGR_PATIENCE, math.inf)
-    store = TCPStore(os.environ.get("MASTER_ADDR", ""), port, is_master=False, wait_for_workers=False)
     with _commanded() as commands, _worker(rank):
         _report(Part(epochs.NEW, 0, world, local))
         while True:
             epoch = commands.get(patience)
             try:
-                with epoch.group.joined(PrefixStore(epoch.prefix, store), rank, world, **join):
+                store = PrefixStore(epoch.prefix, stores.connect(epoch))
+                with epoch.group.joined(store, rank, world, **join):
                     _report(Part(epochs.RUNNING, epoch.number, world, local), epoch.reason)
                     log.info("epoch_joined", epoch=epoch.number, reason=epoch.reason)
                     result = train_fn(epoch.number, epoch.reason)
@@ -144,6 +153,7 @@ class _Epoch:
         number: of the epoch.
         prefix: of its keys in the store.
         reason: of its beginning.
+        store: address of the store, `HOST:PORT`; empty for that of the epoch before.
         group: its process groups.
         ended: the Manager has ended it.
     """
@@ -151,6 +161,7 @@ class _Epoch:
     number: int
     prefix: str
     reason: str
+    store: str = ""
     group: EpochGroup = field(default_factory=EpochGroup)
     ended: bool = False
 
@@ -158,6 +169,55 @@ class _Epoch:
         """End it, from any thread."""
         self.ended = True
         self.group.abort()
+
+
+class _Stores:
+    """The connection to the agents' store.
+
+    Args:
+        host, port: of the store at the start.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = host, port
+        self._store: TCPStore | None = None
+
+    def connect(self, epoch: _Epoch) -> TCPStore:
+        """Connect to the store of an epoch, unless that is so already.
+
+        torch's call blocks signals, and waits for minutes where nobody answers, so a thread of its own makes it.
+
+        Raises:
+            EpochOver: the epoch has ended, or the store does not answer.
+        """
+        host, _, port = epoch.store.rpartition(":")
+        number = natural(port, _PORT_MOST)
+        address = self._address if number is None else (host.strip("[]"), number)
+        if self._store is not None and address == self._address:
+            return self._store
+        name = f"{shown(address[0])}:{address[1]}"
+        answers: SimpleQueue[TCPStore | Exception] = SimpleQueue()
+
+        def connect() -> None:
+            try:
+                limit = timedelta(seconds=STORE_S)
+                store = TCPStore(*address, is_master=False, wait_for_workers=False, timeout=limit)
+                store.set_timeout(_STORE_CALL)
+                answers.put(store)
+            except Exception as error:  # noqa: BLE001 - any of torch's ends the epoch
+                answers.put(error)
+
+        threading.Thread(target=connect, name="connects-store", daemon=True).start()
+        give_up_at = time.monotonic() + STORE_S
+        while not epoch.ended and time.monotonic() < give_up_at:
+            with suppress(Empty):
+                answer = answers.get(timeout=HANDLER_LATE_S)
+                if isinstance(answer, Exception):
+                    raise EpochOver(f"no store at {name}: {shown(str(answer))}") from answer
+                self._address, self._store = address, answer
+                os.environ |= {"MASTER_ADDR": address[0], "MASTER_PORT": str(address[1])}
+                return answer
+        raise EpochOver(f"the store at {name} has not answered")
 
 
 class _Commands:
@@ -192,8 +252,9 @@ class _Commands:
             log.warning("epoch_unreadable", message=shown(command.message), uuid=command.uuid)
         elif number > self._last.number:
             self._last.end()
-            reason = (command.extension or {}).get(REASON, "")
-            self._last = _Epoch(number, f"taskd-net/epoch-{number}-{command.uuid}", reason)
+            extension = command.extension or {}
+            prefix = f"taskd-net/epoch-{number}-{command.uuid}"
+            self._last = _Epoch(number, prefix, extension.get(REASON, ""), extension.get(STORE, ""))
             self._called.put(self._last)
 
     def end(self, command: Command) -> None:

@@ -597,6 +597,23 @@ def test_nodes_meet_by_way_of_the_manager_and_leave_together() -> None:
     )
 
 
+def test_workers_that_run_learn_where_their_store_is_when_another_node_has_come_back() -> None:
+    moved = messages.Meeting(1, "10.0.0.7:7009", (2, 2))
+    played(
+        MET
+        + f"""
+        2    305 1 waits 99          | waits for 1, 99 s
+        3    305 1                   |
+        4    305 1 10.0.0.7:7009     | TakeMeeting {moved}
+        4    done                    |
+        5    305 1 10.0.0.7:7009     |
+        6    305 2                   | ignored: nobody waits for it
+        40   tick                    | KEEP_ALIVE, REGISTER round 1, Look
+        """,
+        PyTorchPlans(),
+    )
+
+
 def test_a_round_begins_when_the_processes_of_the_one_before_have_ended() -> None:
     played(
         MET

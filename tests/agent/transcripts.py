@@ -99,7 +99,8 @@ def read_command(name: str, words: list[str]) -> Command:
         case "305" if "waits" in words:
             return messages.Waiting(words[0], float(words[2]))
         case "305":
-            return messages.Meeting(int(words[0]), "10.0.0.7:7001", (2, 2))
+            store = [word for word in words if ":" in word] or ["10.0.0.7:7001"]
+            return messages.Meeting(int(words[0]), store[0], (2, 2))
         case "307":
             return messages.Released(int(words[0]))
         case "209":

@@ -1,9 +1,9 @@
-"""Rounds of a job whose nodes stay: the Manager's decisions and the Agents' own, with faults in any order."""
+"""Rounds and epochs of a job whose nodes stay: the Manager's decisions, the Agents' own, faults in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.cause import Cause, Place, Reason
-from taskd_net.base.position import Position
+from taskd_net.base.position import Position, Role
 from taskd_net.job.agent.messages import Exit, Meeting, read_command
-from taskd_net.job.agent.plans import KillAll, Leave, Look, Offer, Return, StartAll
+from taskd_net.job.agent.plans import KillAll, Leave, Look, Offer, Return, StartAll, StartRanks, TakeMeeting
 from taskd_net.job.agent.supervision import (
     AgentJoined,
     AgentTimes,
@@ -28,6 +28,7 @@ from taskd_net.job.agent.supervision import (
     WorkerStatus,
 )
 from taskd_net.job.decide import events
+from taskd_net.job.decide.epochs import FINISHED, LEFT, NEW, RUNNING, Part
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command
@@ -46,12 +47,14 @@ class Launcher:
         life: number of the process.
         restarts: that it offers.
         now: the time.
+        rejoins: its worker takes part in epochs.
     """
 
     rank: int
     life: int
     restarts: int
     now: float
+    rejoins: bool = False
     running: int = 0
     """The round that the workers are in; 0 without any."""
     failed: bool = False
@@ -60,12 +63,24 @@ class Launcher:
     outcome: str = ""
     cause: Cause | None = None
     """Of the failure of the workers; of one that dies slowly from its exception on."""
+    epoch_seen: int = 0
+    """The last epoch in which the worker has seen all peers."""
     dies_at: float = 0.0
     """The time at which a worker that dies slowly is gone; 0 without one."""
     meeting: Meeting | None = None
     ended: Exit | None = None
     unread: list[Command] = field(default_factory=list)
     unsent: list[Body] = field(default_factory=list)
+    processes: int = 0
+    """Worker processes so far."""
+    part: Part | None = None
+    """Of the worker; None before it has said it."""
+    store: str = ""
+    """The store of the worker's epoch."""
+    said: list[Body] = field(default_factory=list)
+    """Reports of the worker."""
+    own_store: str = ""
+    """The store that this node serves."""
 
     def __post_init__(self) -> None:
         name = f"{self.rank}.{self.life}"
@@ -87,14 +102,24 @@ class Launcher:
                         self.outcome, self.running = "returned", 0
                     case KillAll():
                         self.running, self.failed, self.finished, self.dies_at = 0, False, False, 0.0
+                        self.part = None
                         todo.append(CallReturned())
                     case Offer():
                         assert not self.running, "a round begins when the processes have ended"
                         store = f"127.0.0.1:{1000 * self.life + self.supervisor._round}" if self.rank == 0 else ""
+                        self.own_store = store
                         todo.append(Offered(store, 1, self.cause))
                     case StartAll(_, meeting):
                         assert meeting is not None and not self.running
                         self.meeting, self.running, self.failed, self.cause = meeting, meeting.round, False, None
+                        self.start()
+                        todo.append(CallReturned())
+                    case StartRanks():
+                        self.failed, self.cause, self.dies_at = False, None, 0.0
+                        self.start()
+                        todo.append(CallReturned())
+                    case TakeMeeting(meeting):
+                        self.meeting = meeting
                         todo.append(CallReturned())
                     case Look():
                         ranks = frozenset((self.rank,))
@@ -111,10 +136,35 @@ class Launcher:
         self.dies_at = self.now + slow
         self.die()
 
+    def start(self) -> None:
+        """A process of the worker begins."""
+        self.processes += 1
+        if self.rejoins:
+            incarnation = {vocabulary.INCARNATION: f"w{self.rank}.{self.life}.{self.processes}"}
+            self.said.append(Body(vocabulary.REGISTER, vocabulary.AGENT_REGISTERS, "", incarnation))
+            self.enter(NEW, 0)
+
+    def enter(self, phase: str, epoch: int) -> None:
+        """The worker reports its part."""
+        assert self.meeting is not None
+        self.part = Part(phase, epoch, len(self.meeting.local_worlds), 1)
+        self.said.append(self.part.report())
+
+    def hear(self, command: Command) -> None:
+        """The worker hears the Manager."""
+        if self.part is None or self.cause is not None:
+            return
+        number = int(command.message)
+        if command.code == vocabulary.EPOCH_BEGIN and number > self.part.epoch:
+            self.store = command.extension[vocabulary.STORE]
+            self.enter(RUNNING, number)
+        elif command.code == vocabulary.EPOCH_END and (self.part.phase, self.part.epoch) == (RUNNING, number):
+            self.enter(LEFT, number)
+
     def die(self) -> None:
         """A worker that has raised may be gone now."""
         if self.dies_at and self.now >= self.dies_at:
-            self.dies_at, self.failed = 0.0, True
+            self.dies_at, self.failed, self.part = 0.0, True, None
             self.feed(WorkerEnded())
 
     def read(self) -> None:
@@ -141,13 +191,15 @@ class Play:
         nodes: of the job.
         restarts: that each Agent offers.
         notices: ranks fail at once where a peer is gone, as with gloo; else they hang.
+        rejoins: ranks keep their processes, and leave the epoch in place of a failure.
     """
 
-    def __init__(self, nodes: int, restarts: int, notices: bool) -> None:
+    def __init__(self, nodes: int, restarts: int, notices: bool, rejoins: bool = False) -> None:
         self.config = JobConfig(nodes=nodes, processes_per_node=1, supervises=True, in_place=True, node_s=NODE_S)
         self.job = Job(self.config, "u")
         self.restarts = restarts
         self.notices = notices
+        self.rejoins = rejoins
         self.now = 1000.0
         self.lives = 0
         self.failures = 0
@@ -162,7 +214,7 @@ class Play:
         """A launcher starts, unless the node has one."""
         if rank not in self.launchers:
             self.lives += 1
-            self.launchers[rank] = Launcher(rank, self.lives, self.restarts, self.now)
+            self.launchers[rank] = Launcher(rank, self.lives, self.restarts, self.now, self.rejoins)
 
     def step(self, kind: str, rank: int) -> None:
         """Something happens to a node."""
@@ -203,6 +255,18 @@ class Play:
     def peers_of(self, launcher: Launcher) -> None:
         """Ranks wait until all are there; one that has trained with the others, and loses one, fails or hangs."""
         peers = [self.launchers.get(rank) for rank in range(self.config.nodes)]
+        if self.rejoins:
+            part = launcher.part
+            if self.notices and part is not None and part.phase == RUNNING and not launcher.cause:
+                together = all(
+                    peer is not None and peer.part is not None and not peer.cause and peer.part.epoch == part.epoch
+                    for peer in peers
+                )
+                if not together and launcher.epoch_seen == part.epoch:
+                    launcher.enter(LEFT, part.epoch)
+                elif together:
+                    launcher.epoch_seen = part.epoch
+            return
         gone = any(peer is None or peer.running != launcher.running or peer.cause for peer in peers)
         if not gone and launcher.running:
             self.trained = launcher.running
@@ -223,11 +287,27 @@ class Play:
                     src, body.msg_type, body.code, body.message, dict(body.extension), f"m{self.messages}"
                 )
                 self.job.step(self.now, report)
+            said, launcher.said = launcher.said, []
+            for body in said:
+                self.messages += 1
+                src = Position.worker(launcher.rank, launcher.rank)
+                report = events.Reported(
+                    src, body.msg_type, body.code, body.message, dict(body.extension), f"m{self.messages}"
+                )
+                self.job.step(self.now, report)
             if launcher.outcome == "left":
                 del self.launchers[launcher.rank]
         if self.job.wake > self.now:
             return
         for command in self.job.step(self.now, events.Tick()).commands:
+            if command.destination.position.role == Role.WORKER:
+                there = [each for each in self.launchers.values() if not each.stopped and not each.outcome]
+                for each in there:
+                    if command.destination.matches(Position.worker(each.rank, each.rank)):
+                        each.hear(command)
+                if len(there) == self.config.nodes or command.code == vocabulary.EPOCH_END:
+                    self.job.step(self.now, events.Acknowledged(command.uuid))
+                continue
             receiver = self.launchers.get(int(command.destination.position.server_rank))
             if receiver is None or receiver.stopped or receiver.outcome:
                 continue
@@ -238,10 +318,15 @@ class Play:
         """Assert that all train in one round, at the store of the present node 0."""
         assert sorted(self.launchers) == list(range(self.config.nodes)), "every node is there"
         assert {each.running for each in self.launchers.values()} == {self.job.state.records.rounds.number}
-        meetings = {each.meeting for each in self.launchers.values()}
+        meetings = {each.meeting and replace(each.meeting, cause=None) for each in self.launchers.values()}
         (meeting,) = meetings
         assert meeting is not None and len(meeting.local_worlds) == self.config.nodes
-        assert meeting.store == f"127.0.0.1:{1000 * self.launchers[0].life + meeting.round}"
+        assert meeting.store == self.launchers[0].own_store
+        if self.rejoins:
+            parts = {each.part for each in self.launchers.values()}
+            (part,) = parts
+            assert part is not None and part.phase == RUNNING
+            assert {each.store for each in self.launchers.values()} == {meeting.store}
 
 
 STEP = st.tuples(
@@ -251,10 +336,12 @@ STEP = st.tuples(
 
 
 @settings(max_examples=150)
-@given(st.lists(STEP, max_size=25), st.integers(1, 4), st.booleans())
-def test_every_course_goes_on_together_or_ends(steps: Sequence[tuple[str, int]], nodes: int, notices: bool) -> None:
+@given(st.lists(STEP, max_size=25), st.integers(1, 4), st.booleans(), st.booleans())
+def test_every_course_goes_on_together_or_ends(
+    steps: Sequence[tuple[str, int]], nodes: int, notices: bool, rejoins: bool
+) -> None:
     """With restarts enough all nodes train again, whatever has happened, and leave together in the end."""
-    play = Play(nodes, 1000, notices)
+    play = Play(nodes, 1000, notices, rejoins)
     play.run(5.0)
     for kind, rank in steps:
         play.step(kind, rank)
@@ -270,6 +357,8 @@ def test_every_course_goes_on_together_or_ends(steps: Sequence[tuple[str, int]],
     play.assert_together()
     for launcher in play.launchers.values():
         launcher.finished = True
+        if launcher.part is not None:
+            launcher.enter(FINISHED, launcher.part.epoch)
         launcher.feed(WorkerEnded())
     play.run(10.0)
     assert {each.outcome for each in play.launchers.values()} == {"returned"}
@@ -346,15 +435,18 @@ def test_exit_code_65_ends_all_nodes_at_once(nodes: int, rank: int, notices: boo
 
 
 @settings(max_examples=50)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(2, 4))
-def test_a_node_that_is_lost_costs_no_restart(lost: Sequence[int], nodes: int) -> None:
-    """The ranks of the other nodes fail because of it."""
-    play = Play(nodes, 0, notices=True)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(2, 4), st.booleans())
+def test_a_node_that_is_lost_costs_no_restart(lost: Sequence[int], nodes: int, rejoins: bool) -> None:
+    """The ranks of the other nodes fail because of it, or keep their processes."""
+    play = Play(nodes, 0, notices=True, rejoins=rejoins)
     play.run(5.0)
     for rank in lost:
+        others = {each: launcher.processes for each, launcher in play.launchers.items() if each != rank % nodes}
         play.step("kill", rank % nodes)
         play.run(3.0)
         play.come(rank % nodes)
         play.run(60.0)
         play.assert_together()
+        kept = {each: launcher.processes for each, launcher in play.launchers.items() if each != rank % nodes}
+        assert (kept == others) is rejoins
     assert play.job.state.failures.charged == {}

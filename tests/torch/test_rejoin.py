@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,8 +50,8 @@ class Mgr:
                     self._last = part
                     return part
 
-    def command(self, code: int, message: str, reason: str = "") -> None:
-        body = Body("ACTION", code, message, {"Reason": reason})
+    def command(self, code: int, message: str, reason: str = "", **more: str) -> None:
+        body = Body("ACTION", code, message, {"Reason": reason} | more)
         ack = self.node.send(body.to_json(), to="Worker/0/0", timeout=SOON)
         assert ack.ok, ack
 
@@ -158,6 +160,60 @@ def test_manager_that_stays_away_ends_the_wait_for_an_epoch(mgr: Mgr, monkeypatc
         mgr.node.close()
         with pytest.raises(CannotRejoin, match=r"the Manager has been away for 0\.5 s"):
             rejoined.result(SOON)
+
+
+@pytest.fixture
+def short_wait_for_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A store has two seconds to answer. No thread waits for one after the test."""
+    monkeypatch.setattr(import_module("taskd_net.torch.rejoin"), "STORE_S", 2.0)
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "connects-store":
+            thread.join(SOON)
+
+
+@pytest.mark.usefixtures("short_wait_for_stores")
+def test_each_epoch_has_the_store_of_the_present_node_0(mgr: Mgr) -> None:
+    """One that does not answer while the epoch lasts ends the epoch, and not the process."""
+    before = os.environ["MASTER_PORT"]
+    second = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    train = Training()
+    with ThreadPoolExecutor(1) as pool, socket.create_server(("127.0.0.1", 0)) as silent:
+        rejoined = pool.submit(rejoin, train, backend="gloo")
+        assert mgr.part() == ("new", "0")
+        mgr.command(302, "1")
+        assert mgr.part() == ("running", "1") and os.environ["MASTER_PORT"] == before
+        mgr.command(303, "1")
+        train.end()
+        assert mgr.part() == ("left", "1")
+        mgr.command(302, "2", Store=f"127.0.0.1:{silent.getsockname()[1]}")
+        mgr.command(303, "2")
+        assert mgr.part() == ("left", "2")
+        mgr.command(302, "3", Store=f"127.0.0.1:{second.port}")
+        assert mgr.part() == ("running", "3") and os.environ["MASTER_PORT"] == str(second.port)
+        assert any("taskd-net/epoch-3" in key for key in second.list_keys())
+        mgr.command(303, "3")
+        train.end()
+        assert mgr.part() == ("left", "3")
+        mgr.command(302, "4", Store="unreadable")
+        assert mgr.part() == ("running", "4") and os.environ["MASTER_PORT"] == str(second.port)
+        train.end()
+        assert mgr.part() == ("finished", "4")
+        assert rejoined.result(SOON) == "trained to 4"
+
+
+@pytest.mark.usefixtures("short_wait_for_stores")
+def test_store_that_does_not_answer_in_time_ends_the_epoch(mgr: Mgr) -> None:
+    train = Training()
+    with ThreadPoolExecutor(1) as pool, socket.create_server(("127.0.0.1", 0)) as taken:
+        rejoined = pool.submit(rejoin, train, backend="gloo")
+        mgr.part()
+        mgr.command(302, "1", Store=f"127.0.0.1:{taken.getsockname()[1]}")
+        assert mgr.part() == ("left", "1")
+        mgr.command(302, "2", Store="")
+        assert mgr.part() == ("running", "2")
+        train.end()
+        assert rejoined.result(SOON) == "trained to 2"
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, RuntimeError])

@@ -31,6 +31,13 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeMeeting:
+    """Take the outcome of a meeting in which other nodes have come back, for workers that start alone from now on."""
+
+    meeting: Meeting
+
+
+@dataclass(frozen=True, slots=True)
 class KillAll:
     """End every worker of this node."""
 
@@ -62,7 +69,7 @@ class Look:
     """Ask for the state of the workers."""
 
 
-Call = StartAll | Offer | KillAll | KillRanks | StartRanks | AskToEnd | Look
+Call = StartAll | Offer | TakeMeeting | KillAll | KillRanks | StartRanks | AskToEnd | Look
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ other command counts. Workers are looked at only between plans, because a plan c
 
 Where the nodes meet by way of the Mgr, a start of all waits in its plan until the Mgr says that all are ready (305),
 and the end of the last worker until those of all nodes have succeeded (307). A later round, or the end, ends such a
-wait.
+wait. A 305 while the workers run says where their store is, now that another node has come back.
 
 A fault is a set of failed ranks that the Mgr has been told of (202). It is unanswered until 208 or 209. Meanwhile
 nothing registers, because an original Mgr forgets the fault with each REGISTER. There is one exception: an original Mgr
@@ -474,6 +474,11 @@ class Supervisor:
                     self._say_wait(now)
             case messages.Meeting(number), steps.AwaitMeeting(awaited) if number == awaited:
                 self._meeting, self._wait, self._missing = command, None, Waits("", 0.0)
+            case messages.Meeting(number), None if number == self._round:
+                self._missing = Waits("", 0.0)
+                if self._meeting is not None and command.store != self._meeting.store:
+                    self._meeting = command
+                    self._waiting.append((steps.TakeMeeting(command),))
             case messages.Released(number), steps.AwaitRelease(awaited) if number == awaited:
                 self._wait, self._leaving = None, True
             case _:

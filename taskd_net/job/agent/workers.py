@@ -11,7 +11,17 @@ from typing import Final, Protocol, assert_never
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import shown
 from taskd_net.job.agent.messages import Meeting
-from taskd_net.job.agent.plans import AskToEnd, Call, KillAll, KillRanks, Look, Offer, StartAll, StartRanks
+from taskd_net.job.agent.plans import (
+    AskToEnd,
+    Call,
+    KillAll,
+    KillRanks,
+    Look,
+    Offer,
+    StartAll,
+    StartRanks,
+    TakeMeeting,
+)
 from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.member import Refused, log
 
@@ -59,6 +69,9 @@ class LocalWorkers(Protocol):
             meeting: the nodes that have met; None where the framework lets them meet.
         """
 
+    def take_meeting(self, meeting: Meeting) -> None:
+        """Take a meeting while the workers run; called only with that feature."""
+
     def kill_all(self) -> None:
         """End every worker."""
 
@@ -85,6 +98,8 @@ def carry_out(workers: LocalWorkers, call: Call) -> WorkerStatus | Offered | Non
             workers.start_all(remaining, meeting)
         case Offer():
             return workers.offer()
+        case TakeMeeting(meeting):
+            workers.take_meeting(meeting)
         case KillAll():
             workers.kill_all()
         case KillRanks(ranks):

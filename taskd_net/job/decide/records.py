@@ -456,6 +456,12 @@ class Records:
         number = None if report is None else natural(report.message, _NUMBER_MOST)
         return (0, 0.0) if report is None or number is None else (number, report.at)
 
+    def said_ready(self, rank: int, key: str) -> str:
+        """A detail of an Agent's last word that it is ready; empty without one."""
+        agent = self.agents.get(rank)
+        report = None if agent is None else agent.reports.get(f"{vocabulary.STATUS}/{vocabulary.READY}")
+        return "" if report is None else report.extension.get(key, "")
+
     def retry_answered(self, retry_time: int | None) -> None:
         """The present RetryTime asks for no restart any more."""
         self.retried = retry_time

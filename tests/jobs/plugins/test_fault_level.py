@@ -355,9 +355,9 @@ def test_two_devices_are_reset_together_and_run_again_once() -> None:
     assert scene.job.state.records.restarts == 2
 
 
-def in_place() -> Devices:
+def in_place(*, supervises: bool = False) -> Devices:
     """A training in epoch 1, whose Workers rejoin."""
-    scene = Devices(GRACE, JobConfig(in_place=True))
+    scene = Devices(GRACE, JobConfig(nodes=2, in_place=True, supervises=supervises))
     scene.part(epochs.NEW, 0, 1, 2, 3)
     scene.settle()
     scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=1)
@@ -365,8 +365,9 @@ def in_place() -> Devices:
     return scene
 
 
-def test_in_place_the_stopped_rank_alone_starts_again() -> None:
-    scene = in_place()
+@pytest.mark.parametrize("supervises", [False, True], ids=["platform", "job"])
+def test_in_place_the_stopped_rank_alone_starts_again(supervises: bool) -> None:
+    scene = in_place(supervises=supervises)
     assert scene.answer(L5) == [("Agent/1", 213)]
     scene.fault(1, 3)
     scene.part(epochs.LEFT, 0, 1, 2, epoch=1)
@@ -379,7 +380,7 @@ def test_in_place_the_stopped_rank_alone_starts_again() -> None:
     assert said(scene.settle()) == [("Worker/All/All", 302)]
     scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=2)
     scene.settle()
-    assert owner(scene) == "" and scene.job.state.records.restarts == 2
+    assert owner(scene) == "" and scene.job.state.records.restarts == (3 if supervises else 2)
 
 
 def test_in_place_a_retry_time_that_changes_during_a_reset_is_the_one_restart() -> None:
@@ -399,8 +400,9 @@ def test_in_place_a_retry_time_that_changes_during_a_reset_is_the_one_restart() 
     assert said(scene.settle()) == [] and scene.job.state.records.restarts == 2
 
 
-def test_a_fault_during_a_recovery_in_place_stops_the_rank_first() -> None:
-    scene = in_place()
+@pytest.mark.parametrize("supervises", [False, True], ids=["platform", "job"])
+def test_a_fault_during_a_recovery_in_place_stops_the_rank_first(supervises: bool) -> None:
+    scene = in_place(supervises=supervises)
     scene.fault(1, 3)
     assert said(scene.settle()) == [("Worker/All/0,1,2", 303), ("Agent/1", 209)]
     assert scene.answer(L5) == [("Agent/1", 213)]

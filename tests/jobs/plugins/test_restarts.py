@@ -10,6 +10,7 @@ import pytest
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
 from taskd_net.job.decide.epochs import LEFT, NEW, RUNNING
+from taskd_net.job.decide.events import RetryTime
 from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
@@ -385,8 +386,8 @@ def test_a_retry_of_the_platform_and_a_master_that_fails_are_left_to_this_plugin
     assert not any(command.code == 203 for command in nodes.settle())
 
 
-def test_a_round_of_another_plugin_is_met_too() -> None:
-    """InPlacePlugin gives up on an epoch that all ranks have left, though no rank has failed."""
+def test_an_epoch_that_all_have_left_becomes_a_round() -> None:
+    """The recovery in place gives up on an epoch that all ranks have left, though no rank has failed."""
     nodes = at_work()
     scene = nodes.scene
     scene.part("new", 0, 1, 2, 3)
@@ -597,7 +598,7 @@ def test_text_that_is_no_cause_leaves_the_failure_as_it_is() -> None:
 
 @pytest.mark.parametrize("code", [1, 65])
 def test_a_failure_that_comes_again_in_place_ends_the_job(code: int) -> None:
-    """InPlacePlugin has the stream, and the other ranks have left their epoch; exit code 65 needs no second time."""
+    """The other ranks have left their epoch; exit code 65 needs no second time."""
     nodes = telling()
     scene = nodes.scene
     scene.part("new", 0, 1, 2, 3)
@@ -614,7 +615,7 @@ def test_a_failure_that_comes_again_in_place_ends_the_job(code: int) -> None:
         nodes.settle()
         scene.part("left", 0, epoch=2)
         nodes.settle()
-        assert owner(scene) == "InPlacePlugin"
+        assert owner(scene) == "RestartPlugin"
     nodes.fail(1, 9, BUG, code=code)
     assert codes(nodes.settle()) == [("Agent/0", 203), ("Agent/1", 203)]
     assert owner(scene) == ""
@@ -656,11 +657,12 @@ def test_a_new_manager_brings_a_node_to_ranks_that_have_left_their_epoch(first: 
 
 
 def test_ranks_that_lose_their_peers_again_and_again_in_place_come_to_an_end() -> None:
-    """Nobody says why, so the epoch's begin decides: its round ends the job."""
+    """Nobody says why, so the begin of the next epoch decides."""
     nodes = telling(restarts=1)
     scene = nodes.scene
     scene.part("new", 0, 1, 2, 3)
     scene.settle()
+    sent: list[Command] = []
     for epoch in (1, 2):
         scene.part("running", 0, 1, 2, 3, epoch=epoch)
         nodes.settle()
@@ -669,9 +671,8 @@ def test_ranks_that_lose_their_peers_again_and_again_in_place_come_to_an_end() -
         scene.part("left", 0, 1, 2, epoch=epoch)
         scene.part("new", 3)
         sent = nodes.settle()
-        assert {each.code for each in sent} == ({302} if epoch == 1 else {208})
-    nodes.ready(2, 0, 1)
-    assert {each.extension.get("Reason") for each in nodes.settle()} == {"failure 2 of node 1, which has 1 restarts"}
+        assert {each.code for each in sent} == ({302} if epoch == 1 else {203})
+    assert {each.extension.get("Reason") for each in sent} == {"failure 2 of node 1, which has 1 restarts"}
 
 
 def test_ranks_that_lose_their_peers_where_no_meeting_tells_more_come_to_an_end() -> None:
@@ -735,3 +736,213 @@ def test_a_signal_ends_the_job_while_ranks_gather_in_place() -> None:
     assert ("Agent/1", 209) in codes(nodes.settle())
     nodes.scene.report("Agent/0", "STATUS", vocabulary.LEAVES, vocabulary.JOB, Reason="SIGINT")
     assert ("Agent/1", 203) in codes(nodes.settle())
+
+
+def training(config: JobConfig = JOB) -> Nodes:
+    """Nodes whose ranks train together in epoch 1."""
+    nodes = at_work(config=config)
+    nodes.scene.part(NEW, 0, 1, 2, 3)
+    nodes.settle()
+    nodes.scene.part(RUNNING, 0, 1, 2, 3, epoch=1)
+    nodes.settle()
+    nodes.beat(0, 1)
+    return nodes
+
+
+def steps(sent: list[Command]) -> list[tuple[str, int]]:
+    """Commands to Agents, without words about a wait."""
+    return codes([each for each in sent if each.to.startswith("Agent") and vocabulary.MISSING not in each.extension])
+
+
+def store_of(sent: list[Command]) -> set[str]:
+    """The stores that commands name."""
+    return {each.extension.get(vocabulary.STORE, "") for each in sent}
+
+
+@pytest.mark.parametrize("back", [0, 1])
+@pytest.mark.parametrize("noticed", ["before", "after", "never"])
+def test_ranks_of_other_nodes_keep_their_processes_while_a_node_comes_back(back: int, noticed: str) -> None:
+    """`noticed`: when the others lose their peers. The store of a new node 0 is told to all."""
+    nodes = training()
+    scene, others = nodes.scene, (2, 3) if back == 0 else (0, 1)
+    if noticed == "before":
+        scene.part(LEFT, *others, epoch=1)
+        assert steps(nodes.settle()) == []
+    nodes.come(back)
+    sent = nodes.settle()
+    assert steps(sent) == [(f"Agent/{back}", 210)]
+    assert {each.extension["Round"] for each in sent if each.code == 210} == {"1"}
+    if noticed == "after":
+        scene.part(LEFT, *others, epoch=1)
+    scene.report(f"Agent/{back}", "STATUS", vocabulary.READY, "1", LocalWorld="2", Store="127.0.0.1:7777")
+    sent = nodes.settle()
+    meetings = [each for each in sent if each.code == vocabulary.MEETING]
+    assert codes(meetings) == [("Agent/0", 305), ("Agent/1", 305)]
+    assert store_of(meetings) == {"127.0.0.1:7777" if back == 0 else "127.0.0.1:7001"}
+    assert {each.extension["LocalWorlds"] for each in meetings} == {"2,2"}
+    ended = [each.to for each in sent if each.code == vocabulary.EPOCH_END]
+    assert ended == ([f"Worker/All/{others[0]},{others[1]}"] if noticed == "never" else [])
+    if noticed == "never":
+        scene.part(LEFT, *others, epoch=1)
+    scene.part(NEW, *({0, 1, 2, 3} - set(others)))
+    (begin,) = nodes.settle()
+    assert (begin.code, begin.message) == (vocabulary.EPOCH_BEGIN, "2")
+    assert store_of([begin]) == store_of(meetings)
+    scene.part(RUNNING, 0, 1, 2, 3, epoch=2)
+    assert nodes.settle() == [] and owner(scene) == ""
+    assert nodes.number == 1 and scene.job.state.failures.charged == {}
+
+
+def test_a_silent_node_is_waited_for_by_ranks_that_keep_their_processes() -> None:
+    """It was stopped, and goes on: nothing was restarted. Without its return all end."""
+    nodes = training()
+    nodes.tick(LOST_S - 1.0)
+    nodes.beat(0)
+    nodes.tick(2.0)
+    nodes.settle()
+    assert nodes.scene.job.state.records.rounds.missing == {1}
+    nodes.beat(0, 1)
+    assert codes(nodes.tick(TELL_S)) == [("Agent/0", 305), ("Agent/1", 305)]
+    assert owner(nodes.scene) == "" and nodes.number == 1
+    sent = []
+    for _ in range(14):
+        nodes.beat(0)
+        sent += nodes.tick(10.0)
+    assert ("Agent/0", 203) in codes(sent) and 208 not in [each.code for each in sent]
+
+
+def test_a_node_that_a_signal_has_ended_is_missed_once_it_is_silent() -> None:
+    nodes = training()
+    nodes.scene.report("Agent/1", "STATUS", vocabulary.LEAVES, "", Reason="SIGTERM")
+    nodes.scene.part(LEFT, 0, 1, epoch=1)
+    nodes.settle()
+    nodes.come(1)
+    assert steps(nodes.settle()) == [("Agent/1", 210)]
+    assert nodes.number == 1
+
+
+@pytest.mark.parametrize("local", ["1", "3", "x", ""])
+def test_a_node_that_comes_back_with_other_ranks_restarts_all(local: str) -> None:
+    nodes = training()
+    nodes.come(1)
+    nodes.settle()
+    nodes.scene.report("Agent/1", "STATUS", vocabulary.READY, "1", LocalWorld=local)
+    assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+
+
+def test_ranks_that_would_change_their_nodes_are_restarted() -> None:
+    """Of three nodes the first and the last come back with each other's number of ranks."""
+    nodes = Nodes(config=replace(JOB, nodes=3))
+    nodes.come(0, 1, 2)
+    nodes.settle()
+    nodes.ready(1, 0, 1, 2)
+    nodes.settle()
+    nodes.scene.part(NEW, *range(6), world=6)
+    nodes.settle()
+    nodes.scene.part(RUNNING, *range(6), epoch=1, world=6)
+    nodes.settle()
+    nodes.come(0, 2)
+    assert steps(nodes.settle()) == [("Agent/0", 210), ("Agent/2", 210)]
+    for rank, local in ((0, "1"), (2, "3")):
+        nodes.scene.report(f"Agent/{rank}", "STATUS", vocabulary.READY, "1", LocalWorld=local, Store="h:1")
+    assert ("Agent/1", 208) in codes(nodes.settle())
+
+
+def test_all_start_where_nobody_has_kept_its_processes() -> None:
+    nodes = training()
+    nodes.come(0, 1)
+    sent = nodes.settle()
+    assert {(each.code, each.extension["Round"]) for each in sent} == {(210, "2")}
+
+
+def test_a_second_node_that_is_lost_is_waited_for_too() -> None:
+    """Of three nodes two come back, one after the other; with the last survivor lost, all start again."""
+    nodes = Nodes(config=replace(JOB, nodes=3))
+    nodes.come(0, 1, 2)
+    nodes.settle()
+    nodes.ready(1, 0, 1, 2)
+    nodes.settle()
+    nodes.scene.part(NEW, *range(6), world=6)
+    nodes.settle()
+    nodes.scene.part(RUNNING, *range(6), epoch=1, world=6)
+    nodes.settle()
+    nodes.come(1)
+    nodes.settle()
+    nodes.come(2)
+    assert steps(nodes.settle()) == [("Agent/2", 210)]
+    nodes.ready(1, 1)
+    assert steps(nodes.settle()) == []
+    nodes.ready(1, 2)
+    assert steps(nodes.settle()) == [("Agent/0", 305), ("Agent/1", 305), ("Agent/2", 305)]
+    nodes.come(2)
+    nodes.settle()
+    nodes.come(0)
+    nodes.settle()
+    nodes.come(1)
+    sent = nodes.settle()
+    assert ("Agent/1", 210) in codes(sent) and nodes.number == 2
+
+
+def test_a_failure_while_a_node_comes_back_restarts_all() -> None:
+    nodes = training()
+    nodes.come(1)
+    nodes.settle()
+    nodes.fail(0, 5, BUG)
+    assert ("Agent/0", 208) in codes(nodes.settle())
+
+
+def test_in_place_pauses_grow_as_those_of_rounds_do() -> None:
+    """Without a number five failures in ten minutes are the most; the pause comes before the next epoch."""
+    nodes = at_work(UNLIMITED)
+    scene = nodes.scene
+    scene.part(NEW, 0, 1, 2, 3)
+    nodes.settle()
+    pauses = []
+    for epoch in range(1, FAILURES + 1):
+        scene.part(RUNNING, 0, 1, 2, 3, epoch=epoch)
+        nodes.settle()
+        nodes.fail(3, epoch, Reason("KeyError", place=Place("a", epoch, "")))
+        nodes.settle()
+        scene.part(LEFT, 0, 1, 2, epoch=epoch)
+        scene.part(NEW, 3)
+        began = scene.now
+        while vocabulary.EPOCH_BEGIN not in [each.code for each in nodes.settle()]:
+            nodes.beat(0, 1)
+            scene.now += 0.5
+        pauses.append(round(scene.now - began))
+    assert pauses[0] == 0 and pauses == sorted(pauses) and pauses[-1] > pauses[2] > 0
+
+
+def test_a_retry_time_that_changes_in_a_recovery_in_place_restarts_all() -> None:
+    nodes = training()
+    nodes.scene.fault(1, 3)
+    assert ("Agent/1", 209) in codes(nodes.settle())
+    nodes.scene.take(RetryTime(7))
+    assert codes(nodes.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
+
+
+@pytest.mark.parametrize("joining", [False, True])
+def test_a_rank_that_does_not_come_restarts_all_in_the_end(joining: bool) -> None:
+    """It is restarted once more first, unless the epoch has begun."""
+    nodes = training()
+    nodes.scene.fault(1, 3)
+    nodes.settle()
+    nodes.scene.part(LEFT, *((0, 1, 2) if joining else (1, 2)), epoch=1)
+    nodes.scene.part(NEW, 3)
+    nodes.settle()
+    sent = []
+    for _ in range(14):
+        nodes.beat(0, 1)
+        sent += [each for each in codes(nodes.tick(10.0)) if each[0].startswith("Agent")]
+    again = [] if joining else [("Agent/0", 209)]
+    assert sent == [*again, ("Agent/0", 208), ("Agent/1", 208)]
+
+
+def test_a_stream_that_an_earlier_release_has_stored_is_given_up() -> None:
+    """InPlacePlugin had it with --restarts job."""
+    nodes = training()
+    streams = nodes.scene.job.state.streams
+    streams[RECOVERY].owner = "InPlacePlugin"
+    nodes.scene.fault(1, 3)
+    assert ("Agent/1", 209) in codes(nodes.settle())
+    assert owner(nodes.scene) == "RestartPlugin"

@@ -136,9 +136,11 @@ def begin_round(plugin: Recovery[S], snapshot: Snapshot, faulty: Collection[int]
 
 
 def begin_epoch(plugin: Plugin[S], snapshot: Snapshot, reason: str) -> None:
-    """EPOCH_BEGIN with the next number to all Workers."""
-    number = snapshot.records.epochs.number + 1
-    plugin.send(traffic.ALL_WORKERS, vocabulary.EPOCH_BEGIN, str(number), {vocabulary.REASON: reason})
+    """EPOCH_BEGIN with the next number to all Workers, and with the store that the present node 0 has for them."""
+    number, records = snapshot.records.epochs.number + 1, snapshot.records
+    store = records.said_ready(0, vocabulary.STORE) if records.rounds.meets else ""
+    extension = {vocabulary.REASON: reason} | ({vocabulary.STORE: store} if store else {})
+    plugin.send(traffic.ALL_WORKERS, vocabulary.EPOCH_BEGIN, str(number), extension)
 
 
 def end_epoch(plugin: Plugin[S], snapshot: Snapshot, gone: Collection[int], reason: str) -> bool:

@@ -1,10 +1,12 @@
-"""RestartPlugin: restart the processes of a job whose nodes stay, where no platform starts lost ones again.
+"""RestartPlugin: the supervisor of a job whose nodes stay, where no platform starts lost ones again.
 
 ```
   an Agent asks ─▶ GATHERING ── all nodes ask ─▶ RunBegins: 210 to all ─▶ MEETING ── all are ready ─▶ 305 to all ─▶ free
                                                                             ▲ ▲ │ a failure meanwhile
   free ── a failure, within the budget; a lost node; a round of others ─────┘ └─┘
              │ 208 to all: they end their processes, and are ready then
+       ── ranks of some nodes have failed, or lost their peers ─▶ in place (`gathering`) ─▶ free
+       ── a node is lost whose peers rejoin ─▶ KEPT: it alone meets, and the others keep their processes ─▶ in place
        ── all nodes have finished ─▶ 307 to all, RunEnds ─▶ free
        ── no restart is left; SIGINT at a node; one has not come within --node-timeout ─▶ 203 to all, RunEnds ─▶ free
 ```
@@ -13,10 +15,12 @@ A *round* is a start of all nodes together, and has a number. An Agent is *ready
 ended; that of node 0 then has a fresh store for the next ones. Where an Agent cannot meet the others so, the
 framework's own meeting takes the place of that.
 
-A failure that InPlacePlugin can recover from in place comes to that plugin first.
+Where ranks rejoin, as few processes as possible are restarted: failed ranks alone; else those of a node that was lost
+and has come back, which meets in the round of the others; else all. An epoch begins when every rank waits, with the
+store of the present node 0.
 
 `decide.failures` has the budget, and knows a failure that comes again. A round because a node was lost or has come back
-costs nothing. A failure that ends the job takes the stream from InPlacePlugin.
+costs nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +30,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from taskd_net.base import vocabulary
-from taskd_net.base.untrusted import shown
-from taskd_net.job.decide import traffic
-from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round, limit, verdict
-from taskd_net.job.decide.plugins.plugin import INFINITY, Progress, Recovery
+from taskd_net.base.untrusted import natural, shown
+from taskd_net.job.decide import epochs, traffic
+from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round, limit, offered, verdict
+from taskd_net.job.decide.plugins.gathering import Gathering, GathersRanks, GaveUp, can_start, is_broken
+from taskd_net.job.decide.plugins.plugin import INFINITY, Progress
+from taskd_net.job.decide.records import JOB_NODES
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
 from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, NodesMissing, RunBegins, RunEnds
@@ -41,8 +47,8 @@ less go on; where they do not, the others fail at once."""
 TELL_S: Final = 10.0
 """Seconds between two messages to Agents about whom they wait for."""
 
-_POSITION = 4
-"""Of two plugins with one number the name decides: InPlacePlugin comes before this one."""
+_POSITION: Final = 4
+"""PodReschedulingPlugin's number, which decides where a platform restarts processes."""
 
 
 @dataclass
@@ -56,6 +62,8 @@ class Course:
         tell: the time at which Agents that wait hear next whom they wait for.
         began: the time at which the round began.
         called: nodes that were called to it when they had come to the one before.
+        keeps: the wait is for lost nodes alone, and the others keep their processes.
+        in_place: the recovery in place that is under way.
     """
 
     number: int = 0
@@ -64,16 +72,23 @@ class Course:
     tell: Timer = 0.0
     began: Moment = 0.0
     called: set[int] = field(default_factory=set)
+    keeps: bool = False
+    in_place: Gathering = field(default_factory=Gathering)
 
 
-class JobRestarts(Recovery[Course]):
-    """Bring all nodes of a job together, as often as its budget allows."""
+class JobRestarts(GathersRanks[Course]):
+    """Bring all ranks of a job together, as often as its budget allows."""
 
     name = "RestartPlugin"
     streams: ClassVar = {RECOVERY: _POSITION}
 
     def __init__(self) -> None:
         super().__init__(Course())
+
+    @property
+    def gathering(self) -> Gathering:
+        """See `GathersRanks`."""
+        return self.state.in_place
 
     def wants(self, snapshot: Snapshot) -> Collection[str]:
         """The recovery stream, for whatever the nodes wait for."""
@@ -85,7 +100,7 @@ class JobRestarts(Recovery[Course]):
         if not rounds.open:
             return (RECOVERY,) if snapshot.records.asking else ()
         other = rounds.number != self.state.number
-        due = other or _failed(snapshot) or _lost(snapshot) or _finished(snapshot)
+        due = other or _failed(snapshot) or _away(snapshot) or _finished(snapshot) or _recovers_in_place(snapshot)
         return (RECOVERY,) if due else ()
 
     def seizes(self, snapshot: Snapshot) -> Collection[str]:
@@ -95,12 +110,12 @@ class JobRestarts(Recovery[Course]):
         return (RECOVERY,) if ends else ()
 
     def step(self, stream: str, snapshot: Snapshot) -> Progress:
-        """Go on with the wait for nodes, or begin one."""
-        rounds = snapshot.records.rounds
+        """Go on with a wait for nodes or ranks, or begin one."""
+        state, rounds = self.state, snapshot.records.rounds
         if reason := _ended_by(snapshot):
             return self._end(snapshot, reason)
         if not rounds.open:
-            return self._gather(snapshot)
+            return self._await_first(snapshot)
         if _finished(snapshot):
             for rank in sorted(rank for rank in snapshot.records.agents if snapshot.records.left(rank) is None):
                 self.send(traffic.agent(rank), vocabulary.RELEASED, str(rounds.number))
@@ -109,20 +124,32 @@ class JobRestarts(Recovery[Course]):
         if rounds.meets and not _all_meet(snapshot):
             self.decide(MeetsNoMore())
             return self._restart(snapshot)
-        if failed := _failed(snapshot):
+        failed = _failed(snapshot)
+        if failed and (reason := verdict(snapshot)) and snapshot.records.faulty.intersection(failed):
+            return self._end(snapshot, reason)
+        meeting = state.until or rounds.number != state.number
+        if failed and (meeting or _away(snapshot) or not _recovers_in_place(snapshot)):
             return self._answer(snapshot, failed)
-        if rounds.number != self.state.number:
+        if rounds.number != state.number:
             self._await(snapshot, rounds.number)  # another plugin has begun it
             if _is_met(snapshot):  # a Manager without its state finds nodes at work
-                return self._restart(snapshot) if _lost(snapshot) else Progress.FINAL
-        elif not self.state.until:
-            return self._restart(snapshot)
+                return self._restart(snapshot) if _away(snapshot) else Progress.FINAL
+        elif state.until:
+            if state.keeps and not _keeps(snapshot):
+                return self._restart(snapshot)
+        elif _away(snapshot):
+            if not _keeps(snapshot):
+                return self._restart(snapshot)
+            self._await(snapshot, rounds.number, keeps=True)
+        else:
+            return self._recover_in_place(snapshot)
         return self._meet(snapshot)
 
     def release(self, stream: str) -> None:
         """The wait is over."""
         state = self.state
         state.until = state.not_before = state.tell = 0.0
+        state.keeps, state.in_place = False, Gathering()
 
     def deadline(self, snapshot: Snapshot) -> float:
         """The next event of a wait; without one the time at which a silent node is lost."""
@@ -135,9 +162,10 @@ class JobRestarts(Recovery[Course]):
         if not snapshot.records.rounds.open:
             return INFINITY
         heard = [snapshot.records.heard(rank) for rank in snapshot.records.agents if not _is_done(snapshot, rank)]
-        return min(heard, default=INFINITY) + LOST_S
+        waits = state.not_before if state.not_before > snapshot.now else INFINITY
+        return min(min(heard, default=INFINITY) + LOST_S, self.gather_again_at(), waits)
 
-    def _gather(self, snapshot: Snapshot) -> Progress:
+    def _await_first(self, snapshot: Snapshot) -> Progress:
         """Wait for the first go of all nodes."""
         asking = snapshot.records.asking
         if not asking:
@@ -152,16 +180,36 @@ class JobRestarts(Recovery[Course]):
         return Progress.HOLD
 
     def _answer(self, snapshot: Snapshot, failed: Collection[int]) -> Progress:
-        """Restart after a failure, or end the job where the budget is used up.
+        """Restart all after a failure. A node that loses its place because of a device has not failed."""
+        counts = snapshot.records.faulty.intersection(failed)
+        return self._restart(snapshot, pause=_pause(snapshot) if counts else 0.0)
 
-        A node that loses its place because of a device has not failed.
-        """
-        if not snapshot.records.faulty.intersection(failed):
+    def _recover_in_place(self, snapshot: Snapshot) -> Progress:
+        """Restart failed ranks alone, or begin an epoch."""
+        state = self.state
+        gathering = state.in_place
+        if gathering.since and any(task.resets for task in snapshot.devices.tasks.values()):
+            return Progress.FINAL  # the ranks start in place when the device is back
+        if gathering.since and gathering.retry_time != snapshot.retry_time:
             return self._restart(snapshot)
-        if reason := verdict(snapshot):
+        if not gathering.since and snapshot.records.faulty and (pause := _pause(snapshot)):
+            state.not_before = snapshot.now + pause
+        result = self.gather(snapshot)
+        if not isinstance(result, GaveUp):
+            return result
+        return self._restart(snapshot, pause=max(0.0, state.not_before - snapshot.now))
+
+    def _allows(self, snapshot: Snapshot, nodes: Collection[int]) -> bool:
+        return all(offered(snapshot, node) for node in nodes)  # the budget of a node may be none
+
+    def _restarts_left(self, snapshot: Snapshot) -> int:
+        return snapshot.records.restarts or 0
+
+    def _begin_next(self, snapshot: Snapshot) -> Progress:
+        """Every rank waits, so all nodes have said what has failed."""
+        if reason := verdict(snapshot, settled=True):
             return self._end(snapshot, reason)
-        limited = limit(snapshot) is not None
-        return self._restart(snapshot, pause=0.0 if limited else snapshot.failures.pause(snapshot.now))
+        return Progress.HOLD if snapshot.now < self.state.not_before else super()._begin_next(snapshot)
 
     def _restart(self, snapshot: Snapshot, pause: float = 0.0) -> Progress:
         """End all processes, and have the nodes meet. A node that loses its place because of a device leaves."""
@@ -172,11 +220,10 @@ class JobRestarts(Recovery[Course]):
         self.state.not_before = snapshot.now + pause if pause else 0.0
         return Progress.HOLD
 
-    def _await(self, snapshot: Snapshot, number: int) -> None:
+    def _await(self, snapshot: Snapshot, number: int, *, keeps: bool = False) -> None:
         """A wait for all nodes begins."""
-        state, now = self.state, snapshot.now
-        state.number, state.began, state.called = number, now, set()
-        state.until, state.tell, state.not_before = now + snapshot.config.node_s, now + 1.0, 0.0
+        now = snapshot.now
+        self.state = Course(number, until=now + snapshot.config.node_s, tell=now + 1.0, began=now, keeps=keeps)
 
     def _meet(self, snapshot: Snapshot) -> Progress:
         """Wait until all nodes are ready. Without a meeting of the Manager's the framework waits itself."""
@@ -186,6 +233,8 @@ class JobRestarts(Recovery[Course]):
             return self._wait(snapshot, silent, records.agents.keys() - silent) if silent else Progress.FINAL
         there = {rank for rank in records.agents if records.left(rank) is None}
         ready = {rank for rank in there if records.said_round(rank, vocabulary.READY)[0] == state.number}
+        if state.keeps:
+            ready -= _silent(snapshot)
         for rank in there - ready - records.asking - records.exited:
             said, at = records.said_round(rank, vocabulary.READY)
             if said and at > state.began and rank not in state.called:
@@ -198,10 +247,12 @@ class JobRestarts(Recovery[Course]):
             return self._end(snapshot, reason)
         if snapshot.now < state.not_before:
             return Progress.HOLD
-        reports = [records.agents[rank].reports[f"{vocabulary.STATUS}/{vocabulary.READY}"] for rank in sorted(ready)]
+        worlds = [records.said_ready(rank, vocabulary.LOCAL_WORLD) for rank in sorted(ready)]
+        if state.keeps and not _fit(snapshot, worlds):
+            return self._restart(snapshot)
         extension = {
-            vocabulary.STORE: reports[0].extension.get(vocabulary.STORE, ""),
-            vocabulary.LOCAL_WORLDS: ",".join(each.extension.get(vocabulary.LOCAL_WORLD, "") for each in reports),
+            vocabulary.STORE: records.said_ready(0, vocabulary.STORE),
+            vocabulary.LOCAL_WORLDS: ",".join(worlds),
         }
         for rank in sorted(ready):
             self.send(traffic.agent(rank), vocabulary.MEETING, str(state.number), extension)
@@ -251,9 +302,51 @@ def _is_met(snapshot: Snapshot) -> bool:
     return not snapshot.outbox.codes.get(vocabulary.RESTART_ALL) and records.rounds.number not in said
 
 
-def _lost(snapshot: Snapshot) -> bool:
+def _away(snapshot: Snapshot) -> bool:
     """True where an Agent is another process than at the start, or says nothing any more."""
     return bool(snapshot.records.asking or _silent(snapshot))
+
+
+def _pause(snapshot: Snapshot) -> float:
+    """Seconds before the next start, where no number bounds the restarts."""
+    return 0.0 if limit(snapshot) is not None else snapshot.failures.pause(snapshot.now)
+
+
+def _recovers_in_place(snapshot: Snapshot) -> bool:
+    """True where ranks rejoin, and have failed, have lost a peer, or are new beside others that train."""
+    config, records, known = snapshot.config, snapshot.records, snapshot.records.epochs
+    if not config.in_place or config.recovers or records.to_replace:
+        return False
+    joins = epochs.NEW in known.phases and known.number > known.over
+    return joins or is_broken(snapshot) or can_start(snapshot)
+
+
+def _keeps(snapshot: Snapshot) -> bool:
+    """True where the ranks of some nodes keep their processes while others come back.
+
+    They are in the training together, in the present round, and nobody has finished.
+    """
+    config, records, known = snapshot.config, snapshot.records, snapshot.records.epochs
+    if not (config.in_place and records.rounds.meets) or config.recovers or records.exited:
+        return False
+    if known.number <= known.over or epochs.FINISHED in known.phases:
+        return False
+    kept = records.agents.keys() - records.asking - records.renewed - _silent(snapshot)
+    return bool(kept) and all(records.said_round(rank, vocabulary.READY)[0] == records.rounds.number for rank in kept)
+
+
+def _fit(snapshot: Snapshot, worlds: Collection[str]) -> bool:
+    """True where every rank is on the same node as before.
+
+    Args:
+        snapshot: the state.
+        worlds: number of ranks of each node, as the Agents say it.
+    """
+    numbers = [natural(text, JOB_NODES) or 0 for text in worlds]
+    nodes = [node for node, number in enumerate(numbers) for _ in range(number)]
+    workers = snapshot.records.workers
+    known = (workers[rank].node == node for rank, node in enumerate(nodes) if rank in workers)
+    return len(nodes) == snapshot.records.epochs.world and all(known)
 
 
 def _silent(snapshot: Snapshot) -> set[int]:

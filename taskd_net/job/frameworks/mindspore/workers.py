@@ -69,6 +69,10 @@ class MindSporeWorkers:
         """Start every worker."""
         self._call(START_ALL_WORKER)
 
+    def take_meeting(self, meeting: Meeting) -> None:
+        """See `offer`."""
+        self.offer()
+
     def kill_all(self) -> None:
         """End every worker."""
         self._call(KILL_WORKER, [ALL])

@@ -58,6 +58,9 @@ class MeetingAgent(Protocol):
     def meet(self, meeting: Meeting | None) -> None:
         """Take the outcome of a meeting for the next start; None: torch's rendezvous decides."""
 
+    def take_meeting(self, meeting: Meeting) -> None:
+        """Take the outcome of a meeting of other nodes, for workers that start alone from now on."""
+
 
 class TellingAgent(Protocol):
     """A TorchAgent that knows why its workers have failed: `taskd_net.torch.ElasticAgent`."""
@@ -115,6 +118,11 @@ class PyTorchWorkers:
             self._agent._remaining_restarts = remaining
         os.environ.setdefault(RESTARTED, "pod")
         self._operators.call(START_ALL_WORKER, self._group)
+
+    def take_meeting(self, meeting: Meeting) -> None:
+        """See `LocalWorkers`."""
+        assert self._meeting is not None
+        self._meeting.take_meeting(meeting)
 
     def kill_all(self) -> None:
         """End every worker."""
