@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 
 from taskd_net_lab.demos.training.evidence import STEPS, Course, Evidence, Step
 from taskd_net_lab.demos.training.scenarios import SCENARIOS, Scenario
+from tests.documents.pages import ROOT
 
 
 def loss(step: int) -> float:
@@ -123,6 +125,13 @@ def test_launcher_with_other_last_words_is_a_problem(scenario: Scenario, words: 
         evidence.words["Agent/1"] = words
     (problem,) = scenario.expected.differences(evidence)
     assert problem.startswith(f"Agent/1 said last: {words or 'nothing'!r}; expected ")
+
+
+def test_table_of_the_documents_has_every_scenario() -> None:
+    table = (ROOT / "docs" / "training.md").read_text().partition("| scenario | course |\n|---|---|\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    named = [name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(each.name for each in SCENARIOS)
 
 
 def test_loss_that_does_not_fall_is_a_problem() -> None:
