@@ -571,6 +571,13 @@ def test_reports_name_the_state_of_the_workers() -> None:
     assert failed == [SendReport(messages.fault({3}, 2, worker_state="FAILED"))]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_agent_is_of_a_job_that_restarts_what_fails_as_its_go_says(restarts: bool) -> None:
+    supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
+    supervisor.handle(Commanded(messages.Go(2, restarts=restarts)), 0.0, 0)
+    assert supervisor.is_of_job is restarts
+
+
 MET = """
     0    joined              | REGISTER, 201 2
     0    210 2 ours round 1  | Offer

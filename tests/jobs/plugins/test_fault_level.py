@@ -58,10 +58,19 @@ GRACE = FaultConfig(mode=Mode.GRACE, resets=True)
 class Devices(Scene):
     """Two nodes with two Workers and two devices each, and the files of the rules."""
 
-    def __init__(self, faults: FaultConfig = FaultConfig(), config: JobConfig = JobConfig()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        faults: FaultConfig = FaultConfig(),  # noqa: B008
+        config: JobConfig = JobConfig(),  # noqa: B008
+        features: str = "",
+    ) -> None:
         super().__init__(replace(config, faults=faults))
         for rank in (0, 1):
-            registration = {vocabulary.INCARNATION: f"p{rank}", vocabulary.DEVICES: DEVICES}
+            registration = {
+                vocabulary.INCARNATION: f"p{rank}",
+                vocabulary.DEVICES: DEVICES,
+                vocabulary.FEATURES: features,
+            }
             self.report(f"Agent/{rank}", vocabulary.REGISTER, 0, **registration)
             self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.MAY_I_START, "3")
         self.workers(0, 1, 2, 3)
@@ -398,6 +407,21 @@ def test_in_place_a_retry_time_that_changes_during_a_reset_is_the_one_restart() 
     assert said(scene.settle()) == [("Worker/All/All", 302)]
     scene.part(epochs.RUNNING, 0, 1, 2, 3, epoch=2)
     assert said(scene.settle()) == [] and scene.job.state.records.restarts == 2
+
+
+def test_nodes_that_stay_meet_after_a_reset() -> None:
+    """FaultLevelPlugin begins the round, and RestartPlugin lets the nodes meet."""
+    scene = Devices(GRACE, JobConfig(nodes=2, supervises=True), features=vocabulary.MEETS)
+    for round_ in (1, 2):
+        for rank in (0, 1):
+            scene.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.READY, str(round_), LocalWorld="2")
+        assert said(scene.settle()) == [("Agent/0", 305), ("Agent/1", 305)]
+        if round_ == 1:
+            assert scene.answer(L5) == [("Agent/1", 213)]
+            scene.fault(1, 3)
+            (reset,) = resets(scene.settle())
+            scene.take(ResetEnded(reset.uuid, True))
+            assert said(scene.settle()) == [("Agent/0", 208), ("Agent/1", 208)]
 
 
 @pytest.mark.parametrize("supervises", [False, True], ids=["platform", "job"])
