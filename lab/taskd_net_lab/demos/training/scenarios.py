@@ -58,7 +58,7 @@ async def _launcher_killed(stage: Stage, node: int) -> None:
     await stage.until_step(FIRST)
     await stage.kill_daemon(f"Agent/{node}")
     await stage.launch(node)
-    await stage.until_step(STEPS - 1, lives=2)
+    await stage.until_step(STEPS - 1)
     await _both_end(stage)
 
 
@@ -280,16 +280,16 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "alone-launcher-1-killed",
-        "The launcher of node 1 is killed with -9 and started again: both nodes restart once, and train on",
+        "The launcher of node 1 is killed with -9 and started again: the processes of node 0 go on",
         _launcher_1_killed,
-        Course(_each(2), {"Agent/0": [0], "Agent/1": [-9, 0]}),
+        Course({**_each(1), 2: 2, 3: 2}, {"Agent/0": [0], "Agent/1": [-9, 0]}),
         alone=True,
     ),
     Scenario(
         "alone-launcher-0-killed",
-        "The launcher of node 0 is killed with -9, its Manager ends, and both are started again: the same course",
+        "The launcher of node 0 is killed with -9, with its Manager, and started again: those of node 1 go on",
         _launcher_0_killed,
-        Course(_each(2), {"Agent/0": [-9, 0], "Agent/1": [0]}),
+        Course({**_each(1), 0: 2, 1: 2}, {"Agent/0": [-9, 0], "Agent/1": [0]}),
         alone=True,
     ),
     Scenario(
