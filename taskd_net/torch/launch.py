@@ -24,6 +24,7 @@ from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
+from taskd_net.job.agent.plans import AS_TERMINATED
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.end_of_job import say_end
@@ -47,13 +48,15 @@ class Signalled(SignalException):
     Args:
         text: the reason, for people.
         number: the signal.
+        status: exit status of the launcher.
 
     Attributes:
         at_ns: time of the signal, in ns since the epoch.
     """
 
-    def __init__(self, text: str, number: signal.Signals) -> None:
+    def __init__(self, text: str, number: signal.Signals, status: int) -> None:
         super().__init__(text, number)
+        self.status = status
         self.at_ns = time.time_ns()
 
 
@@ -76,9 +79,9 @@ def main(arguments: Sequence[str], early: EarlySigint) -> None:
     except Signalled as error:
         # Its traceback shows where the signal came, which helps nobody.
         last_words.say([str(error), *failures.words(error.at_ns, error.sigval.name)])
-        sys.exit(1)
+        sys.exit(error.status)
     except BaseException as error:
-        if not isinstance(error, SystemExit) or error.code:
+        if not isinstance(error, SystemExit) or error.code not in (None, 0, AS_TERMINATED):
             last_words.say(failures.words())
         raise
 
@@ -104,7 +107,9 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         stack.push(says_end)
         signals.take(early)
         values = {name: value for name, (value, _) in facts(args.place, args.processes).items() if value is not None}
-        log.info("node_placed", platform=args.place.platform, **values, by=sources(args.place, args.processes))
+        log.info(
+            "node_placed", platform=args.place.platform or "none", **values, by=sources(args.place, args.processes)
+        )
         if ":" in args.nnodes and args.nnodes.partition(":")[0].strip() != str(args.nodes):
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
@@ -288,8 +293,11 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
 
 
 def _end(lost: Sequence[NoRank], number: signal.Signals) -> Signalled:
-    what = "the job ends" if number == signal.SIGINT else "this node leaves"
-    return Signalled(str(lost[0]) if lost else f"{number.name} has come, and {what}", number)
+    if lost:
+        return Signalled(str(lost[0]), number, 1)
+    if number == signal.SIGINT:  # the other launchers leave with 1, too
+        return Signalled(f"{number.name} has come, and the job ends", number, 1)
+    return Signalled(f"{number.name} has come, and this node leaves", number, 128 + number)
 
 
 def _ending(names: str) -> set[signal.Signals]:

@@ -432,7 +432,7 @@ def test_graceful_exit() -> None:
         41   joined     |
         42   208 1      | ignored: the Agent is to leave
         42   seen 3 4 ended | KillAll
-        43   done       | leave 0: the Mgr has sent GRACE_EXIT
+        43   done       | leave 143: the Mgr has sent GRACE_EXIT
         """
     )
 
@@ -446,7 +446,7 @@ def test_graceful_exit_ends_after_600_seconds() -> None:
         600  tick       | KEEP_ALIVE, Look
         600  failed     |
         601  tick       | KEEP_ALIVE, KillAll
-        601  failed     | leave 0: the Mgr has sent GRACE_EXIT
+        601  failed     | leave 143: the Mgr has sent GRACE_EXIT
         """
     )
 
@@ -480,7 +480,7 @@ def test_fault_without_an_answer() -> None:
     left = """
         399  seen 3 4   |
         400  tick       | KEEP_ALIVE, KillAll
-        400  done       | leave 1: no answer to a fault within 300 s
+        400  done       | leave 143: no answer to a fault within 300 s
         """
     answered = """
         399  209 5      |
@@ -666,7 +666,7 @@ def test_a_later_round_and_an_end_take_the_place_of_a_wait() -> None:
         3    done                    |
         4    tick                    | KEEP_ALIVE, Look
         4    seen ended              | KillAll
-        4    done                    | leave 0: the Mgr has sent GRACE_EXIT
+        4    done                    | leave 143: the Mgr has sent GRACE_EXIT
         """,
         PyTorchPlans(),
     )
@@ -719,7 +719,7 @@ def test_a_manager_that_says_nothing_ends_a_wait() -> None:
         0    offered                 | 304 1 2
         129  tick                    | KEEP_ALIVE, REGISTER round 1, 304 1 2
         130  tick                    | KEEP_ALIVE, KillAll
-        130  done                    | leave 1: no word of the other nodes within 130 s
+        130  done                    | leave 143: no word of the other nodes within 130 s
         """,
         PyTorchPlans(),
     )
@@ -745,7 +745,7 @@ def test_manager_that_is_lost_with_its_node_ends_a_fault_without_an_answer() -> 
         131  tick                    | KEEP_ALIVE, Look
         131  seen 3 ended            |
         132  tick                    | KEEP_ALIVE, KillAll
-        132  done                    | leave 1: no answer to a fault within 130 s
+        132  done                    | leave 143: no answer to a fault within 130 s
     """
     waits = """
         100  305 0 waits 99          | waits for 0, 99 s

@@ -191,7 +191,7 @@ def test_graceful_exit(start: Start, msrun: Msrun) -> None:
     msrun.called()
     running.command(0, msg_type="GRACE_EXIT")
     assert msrun.called() == ("KILL_WORKER", [-1])
-    assert running.exit_status() == 0
+    assert running.exit_status() == 143
     assert [worker.wait(SOON) for worker in msrun.processes] == [7, 7]
 
 
@@ -203,7 +203,7 @@ def test_graceful_exit_of_workers_that_do_not_end(start: Start, elastic: SimpleE
         freeze(worker.pid)
     running.command(0, msg_type="GRACE_EXIT")
     assert elastic.called() == ("KILL_WORKER", [8, 9])
-    assert running.exit_status() == 0
+    assert running.exit_status() == 143
 
 
 def test_inbox_is_read_during_a_graceful_exit_and_203_ends_it(start: Start, msrun: Msrun) -> None:

@@ -55,7 +55,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class ExitGracefully:
-    """`GRACE_EXIT`: let the workers end, and leave with exit status 0."""
+    """`GRACE_EXIT`: let the workers end, and leave as after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)

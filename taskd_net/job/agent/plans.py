@@ -7,9 +7,13 @@ Most steps call the training framework's functions; the others, from `Pause` on,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from taskd_net.job.agent.messages import Exit, Meeting
+
+AS_TERMINATED: Final = 143
+"""Exit status as after SIGTERM: the node was asked to leave, or has lost its Manager. For a scheduler 0 would be the
+success of a job. Each of them starts a node again after a status from 128 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Leave:
     """End the Agent, and the process with this exit status.
 
     Args:
-        status: 0 or 1.
+        status: 0, 1 or `AS_TERMINATED`.
         reason: why it leaves, for the log.
         ended: the Mgr's word for the end of the job; None without one.
     """
@@ -143,20 +147,20 @@ def after_meeting(plan: Plan, round_: int) -> Plan:
     return tuple(step for each in plan for step in ((*meeting, each) if isinstance(each, StartAll) else (each,)))
 
 
-def give_up(reason: str) -> Plan:
-    """End the workers and leave with 1."""
-    return (KillAll(), Leave(1, reason))
+def give_up(reason: str, status: int = 1) -> Plan:
+    """End the workers and leave with this status."""
+    return (KillAll(), Leave(status, reason))
 
 
 def exit_gracefully(seconds: float) -> Plan:
-    """Let the workers end within `seconds`, end the rest by force, and leave with 0."""
-    return (AskToEnd(), AwaitEnd(seconds), KillAll(), Leave(0, "the Mgr has sent GRACE_EXIT"))
+    """Let the workers end within `seconds`, end the rest by force, and leave as after SIGTERM."""
+    return (AskToEnd(), AwaitEnd(seconds), KillAll(), Leave(AS_TERMINATED, "the Mgr has sent GRACE_EXIT"))
 
 
 def urgent(plan: Plan) -> bool:
-    """True for a plan that leaves with 1, which replaces all that goes on."""
+    """True for a plan that leaves in failure, which replaces all that goes on. A graceful exit waits for its turn."""
     last = plan[-1]
-    return isinstance(last, Leave) and last.status == 1
+    return isinstance(last, Leave) and last.status != 0 and not isinstance(plan[0], AskToEnd)
 
 
 class Plans(Protocol):

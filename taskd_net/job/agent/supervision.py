@@ -385,7 +385,7 @@ class Supervisor:
         elif self._wait is not None and now >= self._wait_by:
             self._give_up_wait()
         elif self._fault_by is not None and now >= self._fault_by:
-            self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s"))
+            self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s", steps.AS_TERMINATED))
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
             self._announce(now)
 
@@ -489,7 +489,8 @@ class Supervisor:
         if isinstance(self._wait, steps.AwaitRelease):
             self._wait, self._leaving = None, True
         else:
-            self._end(steps.give_up(f"no word of the other nodes within {self._patience + BEYOND_MGR_S:g} s"))
+            reason = f"no word of the other nodes within {self._patience + BEYOND_MGR_S:g} s"
+            self._end(steps.give_up(reason, steps.AS_TERMINATED))
 
     def _missing_said(self, now: float) -> bool:
         """True where a line about the wait has just been said."""

@@ -137,9 +137,9 @@ def start_taskd_agent() -> object:
 
     Raises:
         SystemExit: the process has to leave. Status 1: the Mgr has sent 203, or 208 or 210 without restarts left
-            (PyTorch); no join, go or answer to a fault came in time; the workers could not be started; or the Mgr's
-            host is of no use (MindSpore, which ignores a result). With MindSpore its scheduler is ended. Status 0: a
-            graceful exit has been carried out, or all workers have finished (MindSpore).
+            (PyTorch); no join or go came in time; the workers could not be started; or the Mgr's host is of no use
+            (MindSpore, which ignores a result). With MindSpore its scheduler is ended. Status 143: a graceful exit has
+            been carried out, or no answer to a fault came in time. Status 0: all workers have finished (MindSpore).
         An exception with a `sigval`, as a signal handler of PyTorch's elastic agent raises it.
 
     Source: TaskD API reference; docs/contract.md, section 7.

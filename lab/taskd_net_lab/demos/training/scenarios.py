@@ -328,7 +328,7 @@ SCENARIOS: Final = (
         "rank-0-killed",
         "Node 0 leaves (203), and the platform starts both nodes again",
         _rank_0_killed,
-        Course(_each(2), {"Agent/0": [1, 0], "Agent/1": [1, 0]}),
+        Course(_each(2), {"Agent/0": [1, 0], "Agent/1": [143, 0]}),
     ),
     Scenario(
         "worker-hangs",
@@ -396,9 +396,9 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "graceful-exit",
-        "GRACE_EXIT ends all workers by SIGTERM, and both nodes leave with 0",
+        "GRACE_EXIT ends all workers by SIGTERM, and both nodes leave with 143",
         _graceful_exit,
-        Course(_each(1), {"Agent/0": [0], "Agent/1": [0]}, ends=False),
+        Course(_each(1), {"Agent/0": [143], "Agent/1": [143]}, ends=False),
     ),
     Scenario(
         "manager-killed",
