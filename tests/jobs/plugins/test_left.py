@@ -9,7 +9,7 @@ import pytest
 from taskd_net.base import vocabulary
 from taskd_net.job.decide.plugins.restarts import TELL_S
 from taskd_net.job.decide.traffic import Command
-from tests.jobs.plugins.test_restarts import JOB, Nodes, at_work, codes
+from tests.jobs.plugins.test_restarts import JOB, Nodes, at_work, codes, steps, training
 
 
 def leave(nodes: Nodes, rank: int, *, job: bool) -> list[Command]:
@@ -74,9 +74,10 @@ def test_a_node_that_leaves_after_its_work_lets_the_others_finish() -> None:
 
 
 def test_ranks_that_rejoin_keep_their_processes_while_a_node_may_come_back() -> None:
-    nodes = at_work()
-    nodes.scene.job.state.records.epochs.world = 4
-    assert leave(nodes, 1, job=False) == []
+    nodes = training()
+    assert steps(leave(nodes, 1, job=False)) == []
+    nodes.tick(1.0)
+    assert nodes.scene.job.state.records.rounds.missing == {1}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

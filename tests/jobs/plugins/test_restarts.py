@@ -811,7 +811,22 @@ def test_a_silent_node_is_waited_for_by_ranks_that_keep_their_processes() -> Non
     assert ("Agent/0", 203) in codes(sent) and 208 not in [each.code for each in sent]
 
 
-def test_a_node_that_a_signal_has_ended_is_missed_once_it_is_silent() -> None:
+def test_a_lost_node_is_waited_for_from_its_last_word_on() -> None:
+    """Ranks that have left their epoch tell that it is lost, so that few seconds of silence do."""
+    nodes = training()
+    nodes.scene.part(LEFT, 0, 1, epoch=1)
+    nodes.settle()
+    began, sent = nodes.scene.now, []
+    while ("Agent/0", 203) not in codes(sent):
+        nodes.beat(0)
+        sent = nodes.tick(1.0)
+        assert nodes.scene.now < began + 110.0
+        if nodes.scene.now > began + 13.0:
+            assert nodes.scene.job.state.records.rounds.missing in ({1}, set())
+    assert nodes.scene.now == pytest.approx(began + 100.0, abs=3.0)
+
+
+def test_a_node_that_a_signal_has_ended_comes_back() -> None:
     nodes = training()
     nodes.scene.report("Agent/1", "STATUS", vocabulary.LEAVES, "", Reason="SIGTERM")
     nodes.scene.part(LEFT, 0, 1, epoch=1)
@@ -931,9 +946,9 @@ def test_a_rank_that_does_not_come_restarts_all_in_the_end(joining: bool) -> Non
     nodes.scene.part(NEW, 3)
     nodes.settle()
     sent = []
-    for _ in range(14):
+    for _ in range(28):
         nodes.beat(0, 1)
-        sent += [each for each in codes(nodes.tick(10.0)) if each[0].startswith("Agent")]
+        sent += [each for each in codes(nodes.tick(5.0)) if each[0].startswith("Agent")]
     again = [] if joining else [("Agent/0", 209)]
     assert sent == [*again, ("Agent/0", 208), ("Agent/1", 208)]
 

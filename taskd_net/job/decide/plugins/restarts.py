@@ -141,6 +141,9 @@ class JobRestarts(GathersRanks[Course]):
             if not _keeps(snapshot):
                 return self._restart(snapshot)
             self._await(snapshot, rounds.number, keeps=True)
+            heard = (snapshot.records.heard(rank) for rank in _silent(snapshot))
+            state = self.state
+            state.until = min(heard, default=snapshot.now) + snapshot.config.node_s  # from the last word on
         else:
             return self._recover_in_place(snapshot)
         return self._meet(snapshot)
@@ -163,7 +166,7 @@ class JobRestarts(GathersRanks[Course]):
             return INFINITY
         heard = [snapshot.records.heard(rank) for rank in snapshot.records.agents if not _is_done(snapshot, rank)]
         waits = state.not_before if state.not_before > snapshot.now else INFINITY
-        return min(min(heard, default=INFINITY) + LOST_S, self.gather_again_at(), waits)
+        return min(min(heard, default=INFINITY) + _lost_s(snapshot), self.gather_again_at(), waits)
 
     def _await_first(self, snapshot: Snapshot) -> Progress:
         """Wait for the first go of all nodes."""
@@ -349,14 +352,17 @@ def _fit(snapshot: Snapshot, worlds: Collection[str]) -> bool:
     return len(nodes) == snapshot.records.epochs.world and all(known)
 
 
-def _silent(snapshot: Snapshot) -> set[int]:
-    """Agents that say nothing any more, or have said that a signal ends them.
+def _lost_s(snapshot: Snapshot) -> float:
+    """Seconds of silence of a lost node: few where ranks have left their epoch, so that not all are at work."""
+    return snapshot.config.times.silent if epochs.LEFT in snapshot.records.epochs.phases else LOST_S
 
-    Ranks that rejoin get the time of a silence for the return of such a node, and keep their processes then.
-    """
+
+def _silent(snapshot: Snapshot) -> set[int]:
+    """Agents that say nothing any more, or have said that a signal ends them."""
     records, now = snapshot.records, snapshot.now
-    left = {rank for rank in records.agents if records.left(rank) is not None and not records.epochs.world}
-    silent = {rank for rank in records.agents if records.silent_since(rank, now, LOST_S) is not None}
+    wait = _lost_s(snapshot)
+    left = {rank for rank in records.agents if records.left(rank) is not None}
+    silent = {rank for rank in records.agents if records.silent_since(rank, now, wait) is not None}
     return {rank for rank in left | silent if not _is_done(snapshot, rank)}
 
 
