@@ -816,7 +816,8 @@ def test_a_lost_node_is_waited_for_from_its_last_word_on() -> None:
     nodes = training()
     nodes.scene.part(LEFT, 0, 1, epoch=1)
     nodes.settle()
-    began, sent = nodes.scene.now, []
+    began = nodes.scene.now
+    sent: list[Command] = []
     while ("Agent/0", 203) not in codes(sent):
         nodes.beat(0)
         sent = nodes.tick(1.0)
