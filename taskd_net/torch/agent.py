@@ -192,8 +192,8 @@ class ElasticAgent(LocalElasticAgent):
         if self._meeting is not None:
             handler = MeetingHandler(self._meeting, self._server_rank, spec.rdzv_handler.get_run_id())
             spec.rdzv_handler, spec.master_addr, spec.master_port = handler, handler.host, handler.port
-            # The same at all nodes, and a number that never comes twice: scripts key stores by it.
-            self._remaining_restarts = spec.max_restarts - (self._meeting.round - 1)
+            # The same at all nodes, and a number that never comes twice in a run: scripts key stores by it.
+            self._remaining_restarts = spec.max_restarts - self._meeting.restarts
             super()._rendezvous(worker_group)
             return
         spec.rdzv_handler, spec.master_addr, spec.master_port = self._torchs_rendezvous

@@ -65,6 +65,10 @@ CAUSE = Cause(
         (Body("ACTION", 208, "3", {"Round": "4"}), RestartAll(3, 4)),
         (Body("ACTION", 305, "4", {"Missing": "1,2", "Seconds": "8"}), Waiting("1,2", 8.0)),
         (Body("ACTION", 305, "4", {"Store": "h:1", "LocalWorlds": "2,1"}), Meeting(4, "h:1", (2, 1))),
+        (
+            Body("ACTION", 305, "4", {"Store": "h:1", "LocalWorlds": "2,1", "Starts": "2"}),
+            Meeting(4, "h:1", (2, 1), starts=2),
+        ),
         (Body("ACTION", 307, "4"), Released(4)),
     ],
 )
@@ -90,6 +94,7 @@ def test_commands(body: Body, command: messages.Command) -> None:
         (213, "[-1]", {}, "rank is -1"),
         (210, "3", {"Round": "x"}, "Round is 'x'; expected a whole number"),
         (305, "1", {"LocalWorlds": "2,"}, "LocalWorlds is ''; expected a whole number"),
+        (305, "1", {"LocalWorlds": "2", "Starts": "x"}, "Starts is 'x'; expected a whole number"),
         (307, "", {}, "message is ''; expected a whole number"),
         (213, "[1.5]", {}, "rank is 1.5"),
         (213, "[null]", {}, "rank is None"),
@@ -119,3 +124,7 @@ def test_reports() -> None:
     ready = {"LocalWorld": "2", "Store": "h:1", "Cause": write_cause(CAUSE)}
     assert messages.ready(3, "h:1", 2, CAUSE) == Body("STATUS", 304, "3", ready)
     assert messages.keep_alive("HEALTHY") == Body("KEEP_ALIVE", 0, empty, {"WorkerState": "HEALTHY"})
+
+
+def test_starts_before_a_meeting_are_rounds_where_the_mgr_says_no_more() -> None:
+    assert (Meeting(4, "h:1", (2,)).restarts, Meeting(4, "h:1", (2,), starts=1).restarts) == (3, 1)

@@ -622,15 +622,16 @@ def test_workers_that_run_learn_where_their_store_is_when_another_node_has_come_
 
 
 def test_a_round_begins_when_the_processes_of_the_one_before_have_ended() -> None:
+    again = messages.Meeting(2, "10.0.0.7:7001", (2, 2))
     played(
         MET
-        + """
+        + f"""
         2    208 2 round 2 uuid=u-1  | KillAll
         3    done                    | Offer
         3    offered                 | 304 2 2
         4    tick                    | KEEP_ALIVE
         5    305 1                   | ignored: nobody waits for it
-        5    305 2                | StartAll 2 Meeting(round=2, store='10.0.0.7:7001', local_worlds=(2, 2), cause=None)
+        5    305 2                   | StartAll 2 {again}
         6    done                    |
         7    208 2 round 2           | ignored: the Agent is in round 2
         """,

@@ -95,12 +95,19 @@ class Meeting:
         store: address of the workers' store.
         local_worlds: number of workers of each node.
         cause: the first failure of the job, because of which the round has begun; None without one.
+        starts: starts of all processes before, in this run; None where the Mgr does not say it.
     """
 
     round: int
     store: str
     local_worlds: tuple[int, ...]
     cause: Cause | None = None
+    starts: int | None = None
+
+    @property
+    def restarts(self) -> int:
+        """The starts before, the same at all nodes; rounds, where the Mgr says no more."""
+        return self.round - 1 if self.starts is None else self.starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +303,7 @@ def _meeting(body: Body) -> Meeting | Waiting:
         extension.get(vocabulary.STORE, ""),
         tuple(_natural(each, vocabulary.LOCAL_WORLDS) for each in worlds),
         _cause(extension),
+        _natural(extension[vocabulary.STARTS], vocabulary.STARTS) if vocabulary.STARTS in extension else None,
     )
 
 

@@ -585,7 +585,7 @@ class Job:
                 return
             case traffic.AttemptBegins():
                 current.failures.attempt_begins(current.now)
-                current.records.nodes_missing((), 0.0)
+                current.records.all_met()
             case traffic.RunEnds():
                 current.records.run_ends()
                 current.failures.ends(item.reason)
@@ -610,8 +610,10 @@ class Job:
         return {vocabulary.MEANT_FOR: agent.incarnation} if agent is not None and agent.incarnation else {}
 
     def _round(self, command: Command) -> dict[str, str]:
-        """The round that a 208 or 210 begins, where Agents meet by way of the Manager."""
+        """The round that a 208 or 210 begins, where Agents meet by way of the Manager; the starts before, in a 305."""
         rounds = self.state.records.rounds
+        if command.code == vocabulary.MEETING and vocabulary.MISSING not in command.extension:
+            return {vocabulary.STARTS: str(rounds.starts)}
         meets = rounds.meets and self.config.supervises
         if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not meets:
             return {}

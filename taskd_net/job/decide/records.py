@@ -179,6 +179,8 @@ class Rounds:
         begun: a run has been opened. Where a platform restarts processes, none ever is.
         missing: nodes that the others wait for.
         until: the end of that wait; 0 without one.
+        met: the nodes have come together in the last one. Some are called to that end before.
+        starts: those of this run in which they have, before the last one.
     """
 
     number: int = 0
@@ -187,6 +189,8 @@ class Rounds:
     begun: bool = False
     missing: set[int] = field(default_factory=set)
     until: Timer = 0.0
+    met: bool = False
+    starts: int = 0
 
 
 class Taken(Enum):
@@ -421,6 +425,8 @@ class Records:
             self._end_epochs()
             self.retried = retry_time
             self.rounds.number += 1
+            self.rounds.starts += self.rounds.met
+            self.rounds.met = False
 
     def run_begins(self, *, meets: bool) -> None:
         """All nodes are there, and start together."""
@@ -433,6 +439,11 @@ class Records:
     def nodes_missing(self, nodes: Iterable[int], until: float) -> None:
         """All others wait for these nodes until a time; for none any more."""
         self.rounds.missing, self.rounds.until = set(nodes), until
+
+    def all_met(self) -> None:
+        """All nodes have come together in this round."""
+        self.rounds.met = True
+        self.nodes_missing((), 0.0)
 
     def run_ends(self) -> None:
         """No Agent gets its go before all of the next run are there."""
@@ -521,7 +532,7 @@ class Records:
         """A Manager without its state learns from Agents at work that a run is under way, and its number."""
         number = natural(report.extension.get(vocabulary.ROUND, ""), _NUMBER_MOST)
         if number is not None and number > self.rounds.number:
-            self.rounds = Rounds(number, True, True, begun=True)
+            self.rounds = Rounds(number, True, True, begun=True, met=True, starts=number - 1)
 
     def _replaced(self, rank: int) -> None:
         """The Agent is another process than before."""

@@ -168,7 +168,8 @@ def test_the_first_go_waits_for_the_last_node() -> None:
     nodes.ready(1, 1)
     sent = nodes.settle()
     assert codes(sent) == [("Agent/0", 305), ("Agent/1", 305)]
-    assert sent[1].extension | {"MeantFor": ""} == {"Store": "127.0.0.1:7001", "LocalWorlds": "2,2", "MeantFor": ""}
+    said = {"Store": "127.0.0.1:7001", "LocalWorlds": "2,2", "Starts": "0", "MeantFor": ""}
+    assert sent[1].extension | {"MeantFor": ""} == said
     assert owner(nodes.scene) == ""
 
 
@@ -754,6 +755,42 @@ def steps(sent: list[Command]) -> list[tuple[str, int]]:
     return codes([each for each in sent if each.to.startswith("Agent") and vocabulary.MISSING not in each.extension])
 
 
+def starts_of(sent: list[Command]) -> set[str]:
+    """The starts of all processes before this one, as 305s name them."""
+    return {each.extension["Starts"] for each in sent if vocabulary.LOCAL_WORLDS in each.extension}
+
+
+def test_nodes_that_are_called_twice_start_once() -> None:
+    """A rank fails again before they have come together."""
+    nodes = at_work()
+    nodes.fail(3, 5)
+    nodes.settle()
+    assert nodes.number == 2
+    nodes.ready(2, 0)
+    nodes.fail(2, 6)
+    nodes.settle()
+    assert nodes.number == 3
+    nodes.ready(3, 0, 1)
+    assert starts_of(nodes.settle() + nodes.tick(60.0)) == {"1"}
+    number = nodes.number
+    nodes.beat(0, 1)
+    nodes.fail(3, 7)
+    nodes.settle()
+    assert nodes.number == number + 1
+    nodes.ready(nodes.number, 0, 1)
+    assert starts_of(nodes.settle() + nodes.tick(60.0)) == {"2"}
+
+
+def test_manager_without_its_state_counts_the_rounds_of_the_nodes_at_work() -> None:
+    nodes = Nodes()
+    nodes.come(0, Round="4")
+    assert nodes.scene.job.state.records.rounds.starts == 3
+    nodes.come(1)
+    nodes.settle()
+    nodes.ready(nodes.number, 0, 1)
+    assert starts_of(nodes.settle()) == {"4"}
+
+
 def store_of(sent: list[Command]) -> set[str]:
     """The stores that commands name."""
     return {each.extension.get(vocabulary.STORE, "") for each in sent}
@@ -780,6 +817,7 @@ def test_ranks_of_other_nodes_keep_their_processes_while_a_node_comes_back(back:
     assert codes(meetings) == [("Agent/0", 305), ("Agent/1", 305)]
     assert store_of(meetings) == {"127.0.0.1:7777" if back == 0 else "127.0.0.1:7001"}
     assert {each.extension["LocalWorlds"] for each in meetings} == {"2,2"}
+    assert starts_of(meetings) == {"0"}, "the other ranks have this number, too"
     ended = [each.to for each in sent if each.code == vocabulary.EPOCH_END]
     assert ended == ([f"Worker/All/{others[0]},{others[1]}"] if noticed == "never" else [])
     if noticed == "never":
