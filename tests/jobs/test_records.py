@@ -257,3 +257,12 @@ def test_a_workers_part_ends_with_its_process() -> None:
     registered(records, "Worker/0/0")
     assert records.epochs.phases == {}
     check(records)
+
+
+def test_rank_that_is_at_another_node_now_has_one_record() -> None:
+    """Nodes have changed their sizes between two starts."""
+    records = Records()
+    for number, src in enumerate(("Worker/0/3", "Worker/5/3")):
+        assert registered(records, src, Incarnation=f"p{number}") is Taken.NEW_PROCESS
+    assert (records.workers[3].node, records.registered_workers) == (5, 1)
+    check(records)

@@ -205,9 +205,9 @@ def test_signals_of_users_end_no_launcher(job: Job) -> None:
     assert job.statuses() == [0, 0]
 
 
-@pytest.mark.parametrize(("number", "most"), [(signal.SIGTERM, 2), (signal.SIGKILL, 1)])
-def test_signal_to_all_processes_of_a_tree_and_back(job: Job, number: signal.Signals, most: int) -> None:
-    """All start once more. After SIGTERM, the Manager may have called to a round before it has ended."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_signal_to_all_processes_of_a_tree_and_back(job: Job, number: signal.Signals) -> None:
+    """All start once more, and count that once, also where the Manager has called to a round before it has ended."""
     for node in (0, 1):
         job.start(node)
     job.workers(0)
@@ -218,7 +218,7 @@ def test_signal_to_all_processes_of_a_tree_and_back(job: Job, number: signal.Sig
         os.kill(pid, number)
     assert job.launchers[0].wait(SOON) in (status(number), -number)
     job.start(0)
-    job.workers(1, most=most)
+    job.workers(1)
     job.finish()
     assert job.statuses() == [0, 0]
 

@@ -54,16 +54,15 @@ class Job:
     def out(self, node: int) -> Path:
         return self.folder / f"out-{node}"
 
-    def workers(self, restarts: int, world: int = 4, most: int = 0) -> dict[int, int]:
-        """The pids of all workers by rank, when all have begun after so many starts, or `most` at most."""
+    def workers(self, restarts: int, world: int = 4) -> dict[int, int]:
+        """The pids of all workers by rank, when all have begun after so many starts."""
         give_up_at = time.monotonic() + SOON
         while True:
             lines = [line.split() for node in (0, 1) for line in self.out(node).read_text().splitlines()]
-            for count in range(restarts, max(restarts, most) + 1):
-                of_world = [each for each in lines if len(each) == 6 and each[3:5] == [str(world), str(count)]]
-                begun = {int(each[1]): int(each[0]) for each in of_world}
-                if len(begun) == world:
-                    return begun
+            of_world = [each for each in lines if len(each) == 6 and each[3:5] == [str(world), str(restarts)]]
+            begun = {int(each[1]): int(each[0]) for each in of_world}
+            if len(begun) == world:
+                return begun
             assert time.monotonic() < give_up_at, "".join(self.out(node).read_text() for node in (0, 1))
             select.select([], [], [], 0.05)
 

@@ -581,6 +581,8 @@ class Records:
                 self.unsaved_workers.add(rank)
 
     def _of_worker(self, now: float, node: int, rank: int, report: Reported) -> Taken:
+        # Filed by the global rank alone: a job has one process of each. Where nodes have changed their ranks or sizes,
+        # the rank is at another node now, and the process there takes the place of the record.
         worker = self.workers.get(rank)
         if report.msg_type == vocabulary.REGISTER:
             if _is_again(worker, report):
