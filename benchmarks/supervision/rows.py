@@ -8,8 +8,8 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -265,8 +265,7 @@ def _signalled(number: int, node: int, *, tree: bool = False, returns: bool = Fa
         _training(job, draw)
         ranks, since = job.of_node(node), time.monotonic()
         if tree:
-            for process in job.tree(node):
-                process.send_signal(number)
+            _signal_all(job.tree(node), number)
         else:
             job.signal(node, number)
         if not returns:
@@ -287,8 +286,7 @@ def _all_signalled(number: int, *, returns: bool = False) -> Act:
         _training(job, draw)
         processes = tuple(each for node in range(len(job.processes)) for each in job.tree(node))
         since = time.monotonic()
-        for process in processes:
-            process.send_signal(number)
+        _signal_all(processes, number)
         if not returns:
             return Due(since, ENDS, processes=processes)
         give_up_at = since + GRACE_S
@@ -301,6 +299,12 @@ def _all_signalled(number: int, *, returns: bool = False) -> Act:
         return Due(since, fresh=tuple(range(job.ranks)))
 
     return act
+
+
+def _signal_all(processes: Iterable[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # the end of another one was its own
+            process.send_signal(number)
 
 
 def runs(process: psutil.Process) -> bool:
