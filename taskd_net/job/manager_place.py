@@ -9,6 +9,8 @@ script starts just before `run` is there in time: it listens after a second, and
 from __future__ import annotations
 
 import errno
+import ipaddress
+import os
 import secrets
 import socket
 import time
@@ -38,6 +40,11 @@ HOLDER_S: Final = 2.0
 AGAIN_S: Final = 0.2
 """Seconds between two looks at that address."""
 
+_ANYWHERE: Final = "192.0.2.1"
+"""An address of documents, which is on every way out of this machine. Nothing is sent there."""
+
+_ALL: Final = "0.0.0.0"  # noqa: S104 - a machine without a way out has no better address for its Manager
+
 UNTIL_EOF: Final = b"--until-eof"
 """Flag of a Manager that a launcher has started."""
 
@@ -53,6 +60,56 @@ class Launched(Enum):
 def is_local(host: str) -> bool:
     """True for a host whose address this machine has."""
     return _bind(Address(host, 0)) is None
+
+
+def listen_host(first: str, own: str, *, is_placed: bool) -> str:
+    """The host to listen at, on the node that others reach by the name `first`.
+
+    A pod's name may be known seconds after the pod has begun, or lead to the pod before it. So a Manager listens at an
+    address of this machine's own, and the others look the name up.
+
+    Args:
+        first: name or address of the first host.
+        own: name of this host.
+        is_placed: a platform says that this node has rank 0.
+
+    Returns:
+        `first`, where this machine has it, or it is another one; else an address of this machine.
+    """
+    if _is_ip(first) or first == "localhost" or is_local(first):
+        return first
+    is_own = _is_same(first, own) or (is_placed and not _resolved(first))
+    return own_interface(own) if is_own else first
+
+
+def own_interface(own: str) -> str:
+    """An address of this machine by which others may reach it: `POD_IP`, that of its name, or that of a route."""
+    found = [os.environ.get("POD_IP", ""), *_resolved(own), own_address(_ANYWHERE)]
+    usable = (each for each in found if each and not Address(each, 0).is_loopback and is_local(each))
+    return next(usable, _ALL)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same(one: str, other: str) -> bool:
+    """True for two names of one host, of which one may have more of its domain."""
+    one, other = f"{one.lower()}.", f"{other.lower()}."
+    return one.startswith(other) or other.startswith(one)
+
+
+def _resolved(host: str) -> list[str]:
+    """The addresses of a host; empty where its name is not known, or not yet."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(place[0]) for *_, place in found]
 
 
 def own_address(towards: str) -> str:

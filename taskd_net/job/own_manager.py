@@ -61,8 +61,8 @@ class NoManager(TaskdNetError):
 
 
 @contextmanager
-def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[None]:
-    """The Manager of the job, at `POD_IP` or `MASTER_ADDR` and the port of the environment.
+def own_manager(size: str, job_id: str, *, restarts_itself: bool, host: str = "") -> Iterator[None]:
+    """The Manager of the job, at a host of this machine and the port of the environment.
 
     Its state stays for the next start where this one is killed, or leaves its place by a signal.
 
@@ -70,12 +70,13 @@ def own_manager(size: str, job_id: str, *, restarts_itself: bool) -> Iterator[No
         size: of the job, as `--expect` has it.
         job_id: empty for none.
         restarts_itself: it restarts processes, and no platform does.
+        host: to listen at; empty for `POD_IP` or `MASTER_ADDR`.
 
     Raises:
         ConfigError: the Mgr of another job has its address.
         NoManager: it cannot be started. One that cannot be started again later ends the block by SIGTERM before.
     """
-    host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
+    host = host or os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
     listen = joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
     await_free(Address.parse(listen), job_id)
     command = [sys.executable, "-m", "taskd_net.cli", "mgr", "--until-eof", "--listen", listen, "--expect", size]

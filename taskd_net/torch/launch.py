@@ -222,7 +222,9 @@ def _place(args: Namespace) -> tuple[str, bool]:
     if args.launches and port and not job_id and args.rdzv_backend != "static":
         # torch's store for the meeting of nodes is not needed, so its port is free, and all nodes know it.
         ports = Ports(port, ports_of(f"{host}:{port}").proxy)
-    is_first = args.node_rank == 0 if args.node_rank is not None else manager_place.is_local(host)
+    placed = args.node_rank == 0 and bool(args.place.platform)
+    args.listen = manager_place.listen_host(os.environ["MASTER_ADDR"], own_name(), is_placed=placed)
+    is_first = args.node_rank == 0 if args.node_rank is not None else manager_place.is_local(args.listen)
     starts = args.launches and is_first
     alone = args.nodes == 1 and not (addressed or job_id or args.mgr_port or UPSTREAM in os.environ)
     if args.launches and (args.standalone or alone):
@@ -269,7 +271,7 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         ConfigError: somebody else has its address.
         NoManager: it cannot be started, or not again.
     """
-    host = os.environ.get("POD_IP") or os.environ["MASTER_ADDR"]
+    host = os.environ.get("POD_IP") or args.listen
     listen = Address.parse(joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET))
     size = f"{args.nodes}x{args.processes}"
     if not args.mgr and not manager_place.is_local(listen.host):
@@ -283,7 +285,9 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         with ExitStack() as own:
             is_own = True
             try:
-                own.enter_context(own_manager(size, job_id, restarts_itself=clusterd_of_environment() is None))
+                own.enter_context(
+                    own_manager(size, job_id, restarts_itself=clusterd_of_environment() is None, host=host)
+                )
             except NoManager:
                 if args.mgr or not manager_place.answers(listen, job_id):
                     raise

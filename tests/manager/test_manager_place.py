@@ -7,12 +7,14 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taskd_net import BlockingNode, ConfigError, NodeConfig
 from taskd_net.base.address import Address
-from taskd_net.job.manager_place import Launched, answers, free_ports, is_local, is_taken, launched
+from taskd_net.job import manager_place
+from taskd_net.job.manager_place import Launched, answers, free_ports, is_local, is_taken, launched, listen_host
 from tests.manager.test_own_manager import Launcher
 from tests.ports import free_port
 
@@ -95,3 +97,60 @@ def test_free_ports_are_a_pair_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_host_is_of_this_machine_or_not(host: str, local: bool) -> None:
     assert is_local(host) is local
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Addresses of names, in place of those that are looked up; another one is not known."""
+    known: dict[str, str] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: str, *more: Any, **named: Any) -> Any:
+        if host in known or host[:1].isdigit():
+            return real(known.get(host, host), *more, **named)
+        raise socket.gaierror(socket.EAI_NONAME, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.delenv("POD_IP", raising=False)
+    return known
+
+
+@pytest.mark.parametrize(
+    ("first", "own", "is_placed"),
+    [
+        ("train-0.train", "train-0.train.default.svc", False),
+        ("train-0.train.default.svc", "train-0", False),
+        ("Train-0", "train-0", False),
+        ("unknown-yet", "here", True),
+    ],
+)
+def test_manager_listens_before_its_name_is_known(
+    first: str, own: str, is_placed: bool, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_IP", "127.5.0.1")
+    monkeypatch.setattr(manager_place, "own_address", lambda _: "203.0.113.9")
+    assert listen_host(first, own, is_placed=is_placed) == "0.0.0.0", "it has no address that others reach"
+    names[own] = "203.0.113.8"
+    monkeypatch.setattr(manager_place, "is_local", lambda host: host == "203.0.113.8")
+    assert listen_host(first, own, is_placed=is_placed) == "203.0.113.8"
+    monkeypatch.setattr(manager_place, "is_local", lambda host: host.startswith("203.0.113."))
+    monkeypatch.setenv("POD_IP", "203.0.113.7")
+    assert listen_host(first, own, is_placed=is_placed) == "203.0.113.7"
+    # It leads to the pod before.
+    names[first] = "198.51.100.1"
+    expected = first if is_placed else "203.0.113.7"
+    assert listen_host(first, own, is_placed=is_placed) == expected
+
+
+def test_route_gives_the_address_of_a_host_without_a_name(
+    names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager_place, "own_address", lambda _: "203.0.113.9")
+    monkeypatch.setattr(manager_place, "is_local", lambda host: host == "203.0.113.9")
+    assert not names and listen_host("a", "a", is_placed=False) == "203.0.113.9"
+
+
+@pytest.mark.parametrize("first", ["127.0.0.1", "::1", "203.0.113.9", "localhost", "service", "node.a"])
+def test_manager_listens_nowhere_else(first: str, names: dict[str, str]) -> None:
+    names["service"] = "203.0.113.9"
+    assert listen_host(first, "node.b", is_placed=first == "service") == first
