@@ -10,12 +10,15 @@ long. A start meanwhile goes on with the state. Any other start, or one with ano
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +32,12 @@ KEEP_S: Final = 10.0
 
 FORGOTTEN_S: Final = 86_400.0
 """Seconds after which the folder of another run is removed: nobody waits longer for a node."""
+
+LOCK_S: Final = 5.0
+"""Seconds for other starts to look at the folder. Each takes milliseconds."""
+
+LOCK_AGAIN_S: Final = 0.01
+"""Seconds between two tries."""
 
 ALIVE: Final = "alive"
 """Name of the file that says when the run lived last."""
@@ -61,19 +70,28 @@ class RunFolder:
         users = users_folder()
         self.path = users / sha256(f"{address} {job_id}".encode()).hexdigest()[:32]
         self._size = size
+        try:
+            with _locked(users):
+                self._begin(users, wait)
+        except OSError as error:
+            raise ConfigError(f"the folder of the run cannot be made: {error}") from None
+
+    def _begin(self, users: Path, wait: float) -> None:
+        """Remove what is over, and make the folder.
+
+        Raises:
+            OSError: of the file system.
+        """
         for path in users.iterdir():
             last = _last(path)
             if path == self.path:
-                over = last is None or last.size != size or last.seconds > wait + KEEP_S
+                over = last is None or last.size != self._size or last.seconds > wait + KEEP_S
             else:
                 over = last is not None and last.seconds > FORGOTTEN_S
             if over:
                 shutil.rmtree(path, ignore_errors=True)
-        try:
-            self.path.mkdir(mode=0o700, exist_ok=True)
-            self.keep()
-        except OSError as error:
-            raise ConfigError(f"the folder of the run cannot be made: {error}") from None
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        self.keep()
 
     def keep(self) -> None:
         """Say that the run lives.
@@ -88,6 +106,29 @@ class RunFolder:
     def remove(self) -> None:
         """The run is over: the next one begins clean."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one start at a time look at the folder: one of two at once would remove the folder that the other has made.
+
+    Raises:
+        OSError: of the file system, or another start has held it for `LOCK_S`.
+    """
+    give_up_at = time.monotonic() + LOCK_S
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(LOCK_AGAIN_S)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Last(NamedTuple):

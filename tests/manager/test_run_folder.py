@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,29 @@ def test_the_state_stays_where_the_others_wait_for_this_node(error: BaseExceptio
 def test_time_of_a_node_is_the_managers_setting(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
     monkeypatch.setenv("TASKD_NET_NODE_TIMEOUT", text)
     assert own_manager._node_timeout() == seconds
+
+
+@pytest.mark.usefixtures("clock")
+def test_starts_at_once_share_the_folder_that_the_first_has_made() -> None:
+    """Two launchers on the host of the endpoint begin together."""
+    starts = 4
+    together = threading.Barrier(starts, timeout=20.0)
+
+    def start(_: int) -> bool:
+        together.wait()
+        made = run()
+        state(made).touch()
+        together.wait()
+        return state(made).exists()
+
+    with ThreadPoolExecutor(starts) as pool:
+        for _ in range(50):
+            assert all(pool.map(start, range(starts)))
+            run().remove()
+
+
+@pytest.mark.usefixtures("clock")
+def test_start_beside_one_that_hangs_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "LOCK_S", 0.1)
+    with run_folder._locked(users_folder()), pytest.raises(ConfigError, match="the folder of the run cannot be made"):
+        run()
