@@ -66,11 +66,8 @@ class Devices(Scene):
     ) -> None:
         super().__init__(replace(config, faults=faults))
         for rank in (0, 1):
-            registration = {
-                vocabulary.INCARNATION: f"p{rank}",
-                vocabulary.DEVICES: DEVICES,
-                vocabulary.FEATURES: features,
-            }
+            registration = {vocabulary.INCARNATION: f"p{rank}", vocabulary.DEVICES: DEVICES}
+            registration |= {vocabulary.FEATURES: features} if features else {}
             self.report(f"Agent/{rank}", vocabulary.REGISTER, 0, **registration)
             self.report(f"Agent/{rank}", vocabulary.STATUS, vocabulary.MAY_I_START, "3")
         self.workers(0, 1, 2, 3)
