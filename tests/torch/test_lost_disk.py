@@ -36,8 +36,16 @@ async def test_failures_before_the_loss_of_node_0_count_where_the_state_is_in_et
             variables["TASKD_NET_STATE"] = f"etcd://{etcd.address}/taskd/J"
         job = stack.enter_context(Job(replace(OURS[0], variables=variables), restarts=1))
 
+        def stepped(since: float) -> bool:
+            job.look()
+            return job.stepped(since) is not None
+
+        def ended() -> bool:
+            job.look()
+            return len(job.ended_at) == 2
+
         async def trains(since: float) -> None:
-            await until(lambda: job.look() or job.stepped(since) is not None, SOON)
+            await until(lambda: stepped(since), SOON)
 
         job.start()
         await trains(0.0)
@@ -52,7 +60,7 @@ async def test_failures_before_the_loss_of_node_0_count_where_the_state_is_in_et
         await trains(since)
         os.kill(job.pid(3), signal.SIGKILL)
         if in_etcd:
-            await until(lambda: job.look() or len(job.ended_at) == 2, SOON)
+            await until(ended, SOON)
             assert BUDGET in (job.folder / "out-1").read_text()
         else:
             await trains(time.monotonic())
