@@ -41,6 +41,9 @@ TELL_S: Final = 30.0
 ANSWER_S: Final = 4.0
 """Seconds after which a request without an answer is sent again. The Manager asks other launchers for 2 s."""
 
+BEGIN_S: Final = 10.0
+"""Seconds after a join in which a Mgr may begin its Manager. It listens before: half a second on a busy machine."""
+
 AGAIN_S: Final = 0.5
 """Seconds between two looks at the place in the mesh."""
 
@@ -116,6 +119,7 @@ class _Claim:
         self._key = uuid4().hex
         self._answered: SimpleQueue[int | NoRank] = SimpleQueue()
         self._is_first = True
+        self._begins_by = 0.0
 
     def first(self, seconds: float) -> int:
         """Wait for the first answer. A launcher with a rank goes on without one, unless it needs it.
@@ -144,13 +148,14 @@ class _Claim:
 
     async def hold(self, node: Node) -> None:
         """Say the rank after each join, in the node's loop."""
-        joins = 0
+        asked = answered = 0
         with suppress(NodeClosed):
             while True:
                 await node.joined()
-                if node.joins != joins:
-                    now = node.joins
-                    joins = now if await self._ask(node) else joins
+                if (now := node.joins) != answered:
+                    if now != asked:
+                        asked, self._begins_by = now, time.monotonic() + BEGIN_S
+                    answered = now if await self._ask(node) else answered
                 await asyncio.sleep(AGAIN_S)
 
     async def _ask(self, node: Node) -> bool:
@@ -187,7 +192,7 @@ class _Claim:
             async with NodeClient(Address.parse(self._upstream), ANSWER_S, self._tls) as client:
                 return bool((await client.job()).restarts)
         except NoManager:
-            return False
+            return None if time.monotonic() < self._begins_by else False
         except AskFailed as error:
             return None if error.implemented else False
 

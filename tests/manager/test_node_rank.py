@@ -15,7 +15,8 @@ import pytest
 
 from taskd_net import ArgumentError, Body, Node, NodeConfig, Position
 from taskd_net.base import vocabulary
-from taskd_net.job.manager import ManagerConfig
+from taskd_net.job import node_rank
+from taskd_net.job.manager import Manager, ManagerConfig
 from taskd_net.job.manager.dispatch import read_request
 from taskd_net.job.node_rank import NoRank, held_rank, read_rank
 from tests.manager.cluster import SOON, managed
@@ -144,7 +145,22 @@ async def test_launcher_that_does_not_answer_for_two_seconds_gives_its_rank_up()
             await first.communicate()
 
 
-async def test_launcher_goes_on_where_no_manager_of_this_version_is_there() -> None:
+@pytest.mark.parametrize("own", [None, 1])
+async def test_launcher_that_comes_before_the_manager_has_begun_waits_for_it(own: int | None) -> None:
+    """The Mgr listens before."""
+    async with Node(NodeConfig.mgr(listen="127.0.0.1:0", confirms=True)) as node:
+        launchers = [Launcher(node.address or "", "a", own)]
+        with none_left(launchers):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await asyncio.shield(asyncio.wrap_future(launchers[0]._given))
+            async with Manager(node, ManagerConfig(job_id="J", nodes=2, processes_per_node=1)) as manager:
+                assert await launchers[0].rank() == (own or 0)
+                assert len(manager._launchers()) == 1
+
+
+async def test_launcher_goes_on_where_no_manager_of_this_version_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_rank, "BEGIN_S", 0.5)
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
         launchers = [Launcher(node.address or "", "a", 1), Launcher(node.address or "", "a")]
         with none_left(launchers):
