@@ -34,6 +34,10 @@ TOLD_HEAD_CHARS: Final = 1024
 TOLD_TAIL_CHARS: Final = 3 * 1024
 """Characters of its end."""
 
+AS_TERMINATED: Final = 143
+"""Exit status as after SIGTERM: the node was asked to leave, or has lost its Manager. For a scheduler 0 would be the
+success of a job. Each of them starts a node again after a status from 128 on."""
+
 NEVER_AGAIN: Final = 65
 """Exit code of a process that is not to be started again: the same input would fail again. It is EX_DATAERR of BSD."""
 

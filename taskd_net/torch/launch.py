@@ -24,7 +24,6 @@ from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
-from taskd_net.job.agent.plans import AS_TERMINATED
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.end_of_job import say_end
@@ -81,7 +80,7 @@ def main(arguments: Sequence[str], early: EarlySigint) -> None:
         last_words.say([str(error), *failures.words(error.at_ns, error.sigval.name)])
         sys.exit(error.status)
     except BaseException as error:
-        if not isinstance(error, SystemExit) or error.code not in (None, 0, AS_TERMINATED):
+        if not isinstance(error, SystemExit) or error.code not in (None, 0):
             last_words.say(failures.words())
         raise
 

@@ -52,6 +52,8 @@ CAUSE = Cause(
         (Body("ACTION", 213, '["7"]'), StopRanks(frozenset({7}))),
         (Body("GRACE_EXIT", 0), ExitGracefully()),
         (Body("ACTION", 203, "", {"Reason": "no more"}), Exit("no more")),
+        (Body("ACTION", 203, "", {"Reason": "again", "ExitStatus": "65"}), Exit("again", status=65)),
+        *((Body("ACTION", 203, "", {"ExitStatus": text}), Exit()) for text in ("0", "256", "-1", "x")),
         (
             Body("ACTION", 203, "", {"Reason": "no more", "Cause": write_cause(CAUSE), "Others": "0,x,2"}),
             Exit("no more", CAUSE, (0, 2)),

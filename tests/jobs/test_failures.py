@@ -184,6 +184,7 @@ def test_process_that_is_not_to_be_started_again() -> None:
     failures = at_work()
     take(failures, 10.0, cause(code=65, reason=None))
     assert failures.verdict(10.0, 9, settled=False) == "rank 3 has ended with 65, so it is not to be started again"
+    assert failures.comes_again and not JobFailures().comes_again
 
 
 def test_few_are_kept_and_only_the_last_with_its_traceback() -> None:

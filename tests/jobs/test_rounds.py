@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
-from taskd_net.base.cause import Cause, Place, Reason
+from taskd_net.base.cause import NEVER_AGAIN, Cause, Place, Reason
 from taskd_net.base.position import Position, Role
 from taskd_net.job.agent.messages import Exit, Meeting, read_command
 from taskd_net.job.agent.plans import KillAll, Leave, Look, Offer, Return, StartAll, StartRanks, TakeMeeting
@@ -416,6 +416,7 @@ def test_the_same_bug_twice_without_progress_ends_all_nodes_with_it(course: Sequ
                 assert launcher.ended is not None and launcher.ended.cause is not None
                 assert launcher.ended.cause.rank == rank % 2
                 assert launcher.ended.reason == "the same failure twice in a row: ValueError at train.py, line 0"
+                assert launcher.ended.status == NEVER_AGAIN
             return
         play.assert_together()
         before = lives
@@ -431,7 +432,7 @@ def test_exit_code_65_ends_all_nodes_at_once(nodes: int, rank: int, notices: boo
     play.run(30.0)
     assert not play.launchers
     reason = f"rank {rank % nodes} has ended with 65, so it is not to be started again"
-    assert {each.ended and each.ended.reason for each in launchers} == {reason}
+    assert {each.ended and (each.ended.reason, each.ended.status) for each in launchers} == {(reason, NEVER_AGAIN)}
 
 
 @settings(max_examples=50)

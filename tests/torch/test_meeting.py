@@ -173,7 +173,7 @@ def test_same_bug_ends_the_job_at_its_second_start(job: Job) -> None:
         job.start(node, script=FAILING)
     job.workers(0)
     job.fail(3, "raise ValueError('boom')")
-    assert job.statuses() == [1, 1]
+    assert job.statuses() == [65, 65]
     reason = f"the job has ended: the same failure twice in a row: ValueError at {FAILING}, line {CARRIED_OUT}"
     assert [job.last_words(node)[0] for node in (0, 1)] == [reason, reason]
     said = job.out(0).read_text()
@@ -185,7 +185,7 @@ def test_exit_code_65_ends_the_job_at_once(job: Job) -> None:
         job.start(node, script=FAILING)
     job.workers(0)
     job.fail(1, "raise SystemExit(65)")
-    assert job.statuses() == [1, 1]
+    assert job.statuses() == [65, 65]
     reason = "the job has ended: rank 1 has ended with 65, so it is not to be started again"
     for node in (0, 1):
         first, second, *_ = job.last_words(node)

@@ -14,6 +14,7 @@ from taskd_net.base.codes import ArgumentError
 from taskd_net.base.untrusted import json_value, natural, shown
 from taskd_net.job.decide.traffic import read_count
 
+_STATUS_MOST: Final = 255
 _MOST: Final = 2**31 - 1
 
 
@@ -40,17 +41,19 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """203: end the workers and leave with exit status 1.
+    """203: end the workers and leave.
 
     Args:
         reason: of a Mgr that ends the job itself; else empty.
         cause: the first failure of the job; None if the Mgr does not say it.
         others: ranks that failed because of it.
+        status: exit status.
     """
 
     reason: str = ""
     cause: Cause | None = None
     others: tuple[int, ...] = ()
+    status: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ def read_command(body: Body) -> Command:
         case vocabulary.EXIT:
             others = (natural(text, _MOST) for text in body.extension.get(vocabulary.OTHERS, "").split(","))
             ranks = tuple(rank for rank in others if rank is not None)
-            return Exit(body.extension.get(vocabulary.REASON, ""), _cause(body.extension), ranks)
+            status = natural(body.extension.get(vocabulary.EXIT_STATUS, ""), _STATUS_MOST) or 1  # never success
+            return Exit(body.extension.get(vocabulary.REASON, ""), _cause(body.extension), ranks, status)
         case vocabulary.RESTART_ALL:
             return RestartAll(_count(body.message), *_round(body.extension))
         case vocabulary.MEETING:

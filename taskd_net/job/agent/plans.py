@@ -7,13 +7,10 @@ Most steps call the training framework's functions; the others, from `Pause` on,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
+from taskd_net.base.cause import AS_TERMINATED
 from taskd_net.job.agent.messages import Exit, Meeting
-
-AS_TERMINATED: Final = 143
-"""Exit status as after SIGTERM: the node was asked to leave, or has lost its Manager. For a scheduler 0 would be the
-success of a job. Each of them starts a node again after a status from 128 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ class Leave:
     """End the Agent, and the process with this exit status.
 
     Args:
-        status: 0, 1 or `AS_TERMINATED`.
+        status: 0, 1, `AS_TERMINATED`, or that of a 203.
         reason: why it leaves, for the log.
         ended: the Mgr's word for the end of the job; None without one.
     """
@@ -138,7 +135,7 @@ Plan = tuple[Step, ...]
 def leave(command: Exit) -> Plan:
     """203, with the reason of a Mgr that gives one."""
     words = f"the Mgr has sent 203: {command.reason}" if command.reason else "the Mgr has sent 203"
-    return (KillAll(), ReportNoRanks(), Leave(1, words, command))
+    return (KillAll(), ReportNoRanks(), Leave(command.status, words, command))
 
 
 def after_meeting(plan: Plan, round_: int) -> Plan:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from taskd_net.base.body import Body
-from taskd_net.base.cause import Cause
+from taskd_net.base.cause import AS_TERMINATED, Cause
 from taskd_net.job.agent import messages
 from taskd_net.job.agent import plans as steps
 from taskd_net.job.agent.messages import Command
@@ -385,7 +385,7 @@ class Supervisor:
         elif self._wait is not None and now >= self._wait_by:
             self._give_up_wait()
         elif self._fault_by is not None and now >= self._fault_by:
-            self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s", steps.AS_TERMINATED))
+            self._end(steps.give_up(f"no answer to a fault within {self._answer_s:g} s", AS_TERMINATED))
         elif self._repeat_at is not None and now >= self._repeat_at and (self._fault is None or self._ours):
             self._announce(now)
 
@@ -490,7 +490,7 @@ class Supervisor:
             self._wait, self._leaving = None, True
         else:
             reason = f"no word of the other nodes within {self._patience + BEYOND_MGR_S:g} s"
-            self._end(steps.give_up(reason, steps.AS_TERMINATED))
+            self._end(steps.give_up(reason, AS_TERMINATED))
 
     def _missing_said(self, now: float) -> bool:
         """True where a line about the wait has just been said."""

@@ -171,6 +171,16 @@ class JobFailures:
         """The run is over. A failure stays open: what comes belongs to it."""
         self.ended, self.changed = reason, True
 
+    @property
+    def comes_again(self) -> bool:
+        """True where a further start would end in the open failure, too: its process says so, or it has come twice."""
+        failure, before = self.open, self.past[-1] if self.past else None
+        if failure is None:
+            return False
+        likeness = failure.first.likeness
+        twice = likeness and before is not None and not failure.fresh and before.first.likeness == likeness
+        return failure.first.code == NEVER_AGAIN or bool(twice)
+
     def verdict(self, now: float, offered: int | None, *, settled: bool) -> str:
         """The reason to end the job because of the open failure; empty to go on.
 
@@ -185,14 +195,13 @@ class JobFailures:
         failure = self.open
         if failure is None:
             return ""
-        first, before = failure.first, self.past[-1] if self.past else None
+        first = failure.first
         if first.code == NEVER_AGAIN:
             return f"rank {first.rank} has ended with {NEVER_AGAIN}, so it is not to be started again"
         if first.lost_peer and (not settled or self.lost):
             return ""
-        likeness = first.likeness
-        if likeness and before is not None and not failure.fresh and before.first.likeness == likeness:
-            return f"the same failure twice in a row: {likeness}"
+        if self.comes_again:
+            return f"the same failure twice in a row: {first.likeness}"
         if offered is not None:
             times = self.charged.get(first.node, 0) + 1
             return f"failure {times} of node {first.node}, which has {offered} restarts" if times > offered else ""

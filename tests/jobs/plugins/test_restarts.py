@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.base import vocabulary
-from taskd_net.base.cause import Cause, Place, Reason, read_cause, write_cause
+from taskd_net.base.cause import AS_TERMINATED, NEVER_AGAIN, Cause, Place, Reason, read_cause, write_cause
 from taskd_net.job.decide.epochs import LEFT, NEW, RUNNING
 from taskd_net.job.decide.events import RetryTime
 from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S
@@ -261,7 +261,8 @@ def test_a_silent_node_is_lost_and_waited_for() -> None:
     nodes.beat(0)
     sent = nodes.tick(100.0)
     assert ("Agent/0", 203) in codes(sent)
-    assert {each.extension.get("Reason") for each in sent if each.code == 203} == {"node 1 has not come within 100 s"}
+    ends = {(each.extension["Reason"], each.extension["ExitStatus"]) for each in sent if each.code == 203}
+    assert ends == {("node 1 has not come within 100 s", str(AS_TERMINATED))}
     assert not nodes.scene.job.state.records.rounds.open
 
 
@@ -618,7 +619,9 @@ def test_a_failure_that_comes_again_in_place_ends_the_job(code: int) -> None:
         nodes.settle()
         assert owner(scene) == "RestartPlugin"
     nodes.fail(1, 9, BUG, code=code)
-    assert codes(nodes.settle()) == [("Agent/0", 203), ("Agent/1", 203)]
+    sent = nodes.settle()
+    assert codes(sent) == [("Agent/0", 203), ("Agent/1", 203)]
+    assert {each.extension["ExitStatus"] for each in sent} == {str(NEVER_AGAIN)}
     assert owner(scene) == ""
 
 
@@ -638,7 +641,9 @@ def test_recoveries_in_place_count_as_rounds_do() -> None:
     scene.part("running", 0, 1, 2, 3, epoch=3)
     nodes.settle()
     nodes.fail(1, 9, BUG)
-    assert {each.extension.get("Reason") for each in nodes.settle()} == {"failure 2 of node 0, which has 1 restarts"}
+    sent = nodes.settle()
+    assert {each.extension.get("Reason") for each in sent} == {"failure 2 of node 0, which has 1 restarts"}
+    assert not any("ExitStatus" in each.extension for each in sent), "a scheduler may start it again"
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["ranks-first", "agent-first"])

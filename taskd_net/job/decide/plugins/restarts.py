@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from taskd_net.base import vocabulary
+from taskd_net.base.cause import AS_TERMINATED, NEVER_AGAIN
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.job.decide import epochs, traffic
 from taskd_net.job.decide.plugins.actions import RECOVERY, begin_round, limit, offered, verdict
@@ -126,7 +127,7 @@ class JobRestarts(GathersRanks[Course]):
             return self._restart(snapshot)
         failed = _failed(snapshot)
         if failed and (reason := verdict(snapshot)) and snapshot.records.faulty.intersection(failed):
-            return self._end(snapshot, reason)
+            return self._end(snapshot, reason, _status(snapshot))
         meeting = state.until or rounds.number != state.number
         if failed and (meeting or _away(snapshot) or not _recovers_in_place(snapshot)):
             return self._answer(snapshot, failed)
@@ -211,7 +212,7 @@ class JobRestarts(GathersRanks[Course]):
     def _begin_next(self, snapshot: Snapshot) -> Progress:
         """Every rank waits, so all nodes have said what has failed."""
         if reason := verdict(snapshot, settled=True):
-            return self._end(snapshot, reason)
+            return self._end(snapshot, reason, _status(snapshot))
         return Progress.HOLD if snapshot.now < self.state.not_before else super()._begin_next(snapshot)
 
     def _restart(self, snapshot: Snapshot, pause: float = 0.0) -> Progress:
@@ -247,7 +248,7 @@ class JobRestarts(GathersRanks[Course]):
         if missing := set(range(snapshot.config.nodes)) - ready:
             return self._wait(snapshot, missing, ready)
         if reason := verdict(snapshot, settled=True):
-            return self._end(snapshot, reason)
+            return self._end(snapshot, reason, _status(snapshot))
         if snapshot.now < state.not_before:
             return Progress.HOLD
         worlds = [records.said_ready(rank, vocabulary.LOCAL_WORLD) for rank in sorted(ready)]
@@ -267,7 +268,8 @@ class JobRestarts(GathersRanks[Course]):
         state, now = self.state, snapshot.now
         named = ",".join(map(str, sorted(missing)))
         if now >= state.until:
-            return self._end(snapshot, f"node {named} has not come within {snapshot.config.node_s:g} s")
+            reason = f"node {named} has not come within {snapshot.config.node_s:g} s"
+            return self._end(snapshot, reason, AS_TERMINATED)
         if now >= state.tell or snapshot.records.rounds.missing:
             self._note(snapshot, missing)
         if now >= state.tell:
@@ -284,10 +286,11 @@ class JobRestarts(GathersRanks[Course]):
         if (set(missing), until) != (rounds.missing, rounds.until):
             self.decide(NodesMissing(frozenset(missing), until))
 
-    def _end(self, snapshot: Snapshot, reason: str) -> Progress:
-        """End all nodes, with the reason."""
+    def _end(self, snapshot: Snapshot, reason: str, status: int = 1) -> Progress:
+        """End all nodes, with the reason. Their launchers leave with one exit status, as schedulers look at any."""
+        extension = {vocabulary.REASON: reason} | ({vocabulary.EXIT_STATUS: str(status)} if status != 1 else {})
         for rank in sorted(snapshot.records.agents.keys() - snapshot.records.exited):
-            self.send(traffic.agent(rank), vocabulary.EXIT, extension={vocabulary.REASON: reason})
+            self.send(traffic.agent(rank), vocabulary.EXIT, extension=extension)
         self.decide(RunEnds(reason))
         return Progress.FINAL
 
@@ -308,6 +311,11 @@ def _is_met(snapshot: Snapshot) -> bool:
 def _away(snapshot: Snapshot) -> bool:
     """True where an Agent is another process than at the start, or says nothing any more."""
     return bool(snapshot.records.asking or _silent(snapshot))
+
+
+def _status(snapshot: Snapshot) -> int:
+    """The exit status of launchers whose job ends because of a failure: one that no scheduler starts again, or 1."""
+    return NEVER_AGAIN if snapshot.failures.comes_again else 1
 
 
 def _pause(snapshot: Snapshot) -> float:
