@@ -74,7 +74,7 @@ def test_fault_without_an_answer(start: Start, msrun: Msrun, caplog: pytest.LogC
     msrun.called()
     os.kill(msrun.processes[0].pid, signal.SIGKILL)
     assert msrun.called() == ("KILL_WORKER", [-1])
-    assert running.exit_status() == 1
+    assert running.exit_status() == 143
     assert "no answer to a fault within 0 s" in caplog.text
 
 

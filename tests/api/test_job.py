@@ -46,7 +46,7 @@ def test_job_whose_processes_start_in_any_order_and_whose_manager_is_killed(endi
     assert second.end() == (0, "")
 
 
-@pytest.mark.parametrize(("command", "status"), [(Body("ACTION", 203), 1), (Body("GRACE_EXIT", 0), 0)])
+@pytest.mark.parametrize(("command", "status"), [(Body("ACTION", 203), 1), (Body("GRACE_EXIT", 0), 143)])
 def test_process_of_an_agent_leaves_with_a_status(
     command: Body, status: int, mgr: BlockingNode, ending: ExitStack
 ) -> None:
