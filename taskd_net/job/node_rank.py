@@ -47,6 +47,9 @@ BEGIN_S: Final = 10.0
 AGAIN_S: Final = 0.5
 """Seconds between two looks at the place in the mesh."""
 
+STOPPED_S: Final = 1.0
+"""Seconds by which such a pause is longer in a process that was stopped. Another launcher may have its rank then."""
+
 
 class NoRank(TaskdNetError):
     """The Manager has given no rank; the text says why."""
@@ -147,7 +150,7 @@ class _Claim:
         return rank
 
     async def hold(self, node: Node) -> None:
-        """Say the rank after each join, in the node's loop."""
+        """Say the rank after each join, and after a stop of this process, in the node's loop."""
         asked = answered = 0
         with suppress(NodeClosed):
             while True:
@@ -156,7 +159,10 @@ class _Claim:
                     if now != asked:
                         asked, self._begins_by = now, time.monotonic() + BEGIN_S
                     answered = now if await self._ask(node) else answered
+                since = time.monotonic()
                 await asyncio.sleep(AGAIN_S)
+                if time.monotonic() - since > AGAIN_S + STOPPED_S:
+                    asked = answered = 0
 
     async def _ask(self, node: Node) -> bool:
         """Ask once. Returns whether there is an answer, or none will come."""

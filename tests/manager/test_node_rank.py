@@ -113,7 +113,7 @@ async def test_of_two_launchers_with_one_rank_the_first_stays_while_it_lives() -
 HOLDS = """
 import sys
 from taskd_net.job.node_rank import held_rank
-with held_rank(sys.argv[1], "", None, 1, print, host="a"):
+with held_rank(sys.argv[1], "", None, 1, lambda lost: print(lost, flush=True), host="a"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -121,7 +121,7 @@ with held_rank(sys.argv[1], "", None, 1, print, host="a"):
 
 
 async def test_launcher_that_does_not_answer_for_two_seconds_gives_its_rank_up() -> None:
-    """It is stopped; its place in the mesh lasts longer."""
+    """It is stopped; its place in the mesh lasts longer. When it goes on, it learns who has its rank."""
     async with managed(ManagerConfig(job_id="J", nodes=2, processes_per_node=1)) as (node, manager):
         first = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -140,6 +140,11 @@ async def test_launcher_that_does_not_answer_for_two_seconds_gives_its_rank_up()
             with none_left(launchers):
                 assert await launchers[0].rank() == 1
                 assert len(manager._launchers()) == 1
+                first.send_signal(signal.SIGCONT)
+                async with asyncio.timeout(SOON):
+                    line = await first.stdout.readline()
+                assert line.decode() == f"node 1 of this job is run by c, pid {os.getpid()}\n"
+                assert not launchers[0].lost
         finally:
             first.kill()
             await first.communicate()
