@@ -65,7 +65,7 @@ def test_process_of_an_agent_leaves_with_a_status(
     os.kill(pids[1], signal.SIGKILL)
     assert report(202).message == '{"fault_ranks": [9], "restart_times": -1}'
     assert mgr.send(command.to_json(), to="Agent/0").ok
-    if status:
+    if status == 1:
         assert report(202).message == '{"fault_ranks": [], "restart_times": -1}'
     assert launcher.end() == (status, "")
     assert len(pids) == 2 and not any(psutil.pid_exists(pid) for pid in pids)
