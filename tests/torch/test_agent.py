@@ -66,7 +66,7 @@ def test_graceful_exit_reaches_the_training_of_a_shell_and_leaves_it_its_time(cl
     cluster.command(210, "32767")
     assert node.line("attempt_0/0/stdout.log") == "begun"
     cluster.command(0, msg_type="GRACE_EXIT")
-    assert node.status() == 0, node.said()
+    assert node.status() == 143, node.said()
     assert (node.folder / "saved").read_text() == "saved"
 
 
