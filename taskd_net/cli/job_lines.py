@@ -180,7 +180,14 @@ def _agents(job: Document, *, everything: bool) -> list[Line]:
     return lines
 
 
-_AGENT_STYLES: Final = {"faulty": "bold red", "exited": "red", "asking": "yellow", SILENT: "yellow", "running": "green"}
+_AGENT_STYLES: Final = {
+    "faulty": "bold red",
+    "exited": "red",
+    "left": "yellow",
+    "asking": "yellow",
+    SILENT: "yellow",
+    "running": "green",
+}
 
 
 def _agent(agent: Document, now: float) -> str:
@@ -199,6 +206,7 @@ def _agent(agent: Document, now: float) -> str:
 _STATES: Final = {
     "faulty": "FAULTY",
     "exited": "sent away (203), has not come back",
+    "left": "ended by a signal, has not come back",
     "asking": "waits for its start",
 }
 

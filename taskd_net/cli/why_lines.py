@@ -37,6 +37,9 @@ def draw_why(job: Document) -> list[Line]:
 
 
 def _last(failure: Document) -> list[Line]:
+    if failure["lost"]:
+        lost = f"{_lost(failure)}, after {duration(failure['lived'])} of training"
+        return [(f"FAILURE {failure['number']}  {lost}", "bold red"), (f"  {_answer(failure)}", "")]
     first = failure["first"]
     where = f"node {first['node']}" + (f", host {first['host']}, pid {first['pid']}" if first["host"] else "")
     at = "" if first["time"] is None else f", at {clock(first['time'])}"
@@ -55,7 +58,15 @@ def _last(failure: Document) -> list[Line]:
     return lines
 
 
+def _lost(failure: Document) -> str:
+    """Lost nodes, and the ranks that failed because of it."""
+    ranks = sorted({failure["first"]["rank"], *failure["others"]})
+    return f"node {', '.join(map(str, failure['lost']))} was lost; ranks {', '.join(map(str, ranks))} lost their peers"
+
+
 def _short(failure: Document) -> str:
+    if failure["lost"]:
+        return f"  #{failure['number']}  after {duration(failure['lived'])}: {_lost(failure)}; {_answer(failure)}"
     first = failure["first"]
     words = [f"rank {first['rank']} of node {first['node']}: {first['end']}", first["message"] or first["type"] or ""]
     if first["file"] is not None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from taskd_net.base import threads
 from taskd_net.base.logger import late_logger
@@ -39,7 +39,7 @@ class EarlySigint:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.has_come:
-            os._exit(128 + number)
+            _end_at_once()
         self.has_come = True
 
 
@@ -98,7 +98,7 @@ class LauncherSignals:
             self._ended = True
             raise self._make_end(signal.Signals(number))
         if number == signal.SIGINT:
-            os._exit(128 + number)
+            _end_at_once()
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         # In another thread, since this one may hold a lock of the log. Such a queue has no lock that it could hold.
@@ -107,6 +107,13 @@ class LauncherSignals:
     def _pass_all_on(self) -> None:
         while (number := self._to_pass.get()) is not None:
             pass_on(number, self.workers())
+
+
+def _end_at_once() -> NoReturn:
+    """End this process at a second SIGINT. A write by the number of the file waits for no lock of this thread."""
+    with suppress(OSError):
+        os.write(2, b"taskd-net run: ended at once, by a second SIGINT\n")
+    os._exit(128 + signal.SIGINT)
 
 
 def pass_on(number: signal.Signals, workers: Mapping[int, int]) -> None:

@@ -127,6 +127,7 @@ class AgentView:
         fault_ranks: the first failed ranks of its report of a fault, 64 at most; no rank if it names none.
         fault_at: time of the arrival of that report; None: it has no fault.
         exited: it was sent 203, and no other process has registered since.
+        left: a signal has ended it, as it has said itself.
         heartbeat: time of its last KEEP_ALIVE; None: never.
         silent_since: time since which it has reported nothing, if that is 10 s ago; else None.
         commands: codes of the commands on their way to it.
@@ -143,17 +144,20 @@ class AgentView:
     heartbeat: Annotated[float, TIME_OR_NEVER, Face("", Form.AGO, "heartbeat {}")] = 0.0
     commands: tuple[int, ...] = ()
     silent_since: Annotated[float, TIME_OR_NEVER] = 0.0
+    left: Annotated[bool, HIDDEN] = False
 
     @property
     @told()
     def state(self) -> str:
-        """The state in a word, the most serious one first: `exited` (sent 203), `faulty`, `asking` for its start,
-        `silent` (no report for 10 s), `running` or `unregistered`.
+        """The state in a word, the most serious one first: `exited` (sent 203), `faulty`, `left` (ended by a signal),
+        `asking` for its start, `silent` (no report for 10 s), `running` or `unregistered`.
         """
         if self.exited:
             return EXITED
         if self.fault:
             return FAULTY
+        if self.left:
+            return "left"
         if self.asking:
             return "asking"
         if self.silent_since:
@@ -202,6 +206,7 @@ class FailureView:
         lived: seconds since all processes had been started.
         first: its first cause, below.
         others: ranks that failed because of it.
+        lost: nodes that were lost, where all ranks failed because of that: the first cause is a victim's then.
         answer: what the Manager did, in words; empty before.
         answered: the time of it.
     """
@@ -213,6 +218,7 @@ class FailureView:
     others: tuple[int, ...] = ()
     answer: Annotated[str, TEXT] = ""
     answered: Annotated[float, TIME_OR_NEVER] = 0.0
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

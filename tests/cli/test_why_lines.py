@@ -10,7 +10,7 @@ from taskd_net.observe.fields import document_of
 from taskd_net.observe.job_view import CauseView, FailureView, JobView
 from tests.observe.jobs import AT, WHOLE
 
-WITH_CAUSE, BARE = WHOLE.failures
+WITH_CAUSE, BARE = WHOLE.failures[1:]
 
 
 def at(seconds: float) -> str:
@@ -47,6 +47,7 @@ def test_failures_before_are_a_line_each() -> None:
         "",
         "BEFORE  newest first",
         f"  #6  after 42 s: {before}; {at(-29)}  all ranks restarted: round 2",
+        f"  #5  after 9 s: node 2 was lost; ranks 0, 1 lost their peers; {at(-80)}  round 1",
     ]
 
 
@@ -61,6 +62,14 @@ def test_cause_that_is_hardly_known() -> None:
         "    text",
     ]
     assert found[-1] == "  #1  after 0 s: rank 0 of node 0: , KeyError; not answered yet"
+
+
+def test_node_that_was_lost_is_the_cause_and_not_its_victims() -> None:
+    victims = FailureView(1, AT, 9.0, CauseView(1, 0, end="exit code 1"), (0,), "all ranks restarted", AT, lost=(1,))
+    said = "node 1 was lost; ranks 0, 1 lost their peers"
+    found = lines(JobView("J", AT, failures=(victims, victims)))
+    assert found[2:4] == [f"FAILURE 1  {said}, after 9 s of training", f"  {at(0)}  all ranks restarted"]
+    assert found[-1] == f"  #1  after 9 s: {said}; {at(0)}  all ranks restarted"
 
 
 def test_job_without_a_failure() -> None:

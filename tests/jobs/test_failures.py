@@ -83,13 +83,16 @@ def test_rank_that_has_lost_a_peer_decides_nothing_before_all_have_answered() ->
     take(failures, 20.0, cause(0, 0, 0, GLOO))
     assert failures.verdict(20.0, 0, settled=False) == ""
     assert failures.verdict(20.0, 0, settled=True) == "failure 1 of node 0, which has 0 restarts"
+    assert failures.open is not None and failures.open.lost == []
     failures.loses(1)
     assert failures.verdict(20.0, 0, settled=True) == "", "its node was lost"
+    assert failures.open.lost == [1] and told(failures.open) == "node 1 was lost; after it ranks 0"
     failures.attempt_begins(21.0)
     assert failures.charged == {} and failures.lost == set() and not failures.past[0].charged
     take(failures, 30.0, cause())
     failures.loses(0)
     assert failures.verdict(30.0, 0, settled=False) == "failure 1 of node 1, which has 0 restarts", "its own failure"
+    assert failures.open.lost == []
 
 
 def test_pauses_grow_until_it_is_too_much() -> None:

@@ -45,7 +45,7 @@ WHOLE: Final = JobView(
     ),
     agents=(
         AgentView(0, True, heartbeat=AT - 1, commands=(208,)),
-        AgentView(1, True, exited=True, heartbeat=AT - 7, commands=(203,)),
+        AgentView(1, True, exited=True, heartbeat=AT - 7, commands=(203,), left=True),
         AgentView(2, True, fault=True, fault_ranks=(4, 5), fault_at=AT - 1, heartbeat=AT - 1, worker_state="FAILED"),
         AgentView(3, asking=True),
         AgentView(4, True, heartbeat=AT - 100, silent_since=AT - 99),
@@ -114,6 +114,7 @@ WHOLE: Final = JobView(
     devices_isolated=1,
     unprotected=3,
     failures=(
+        FailureView(5, AT - 90, 9.0, CauseView(1, 0, end="exit code 1"), (0,), "round 1", AT - 80, lost=(2,)),
         FailureView(
             *(6, AT - 30, 41.5),
             CauseView(

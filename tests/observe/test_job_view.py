@@ -72,10 +72,11 @@ def test_a_job_in_trouble() -> None:
 
 def test_failures_of_a_job() -> None:
     found = document_of(WHOLE)
-    whole, bare = found["failures"]
+    lost, whole, bare = found["failures"]
+    assert lost["lost"] == [2]
     assert whole == {
         "number": 6, "time": AT - 30, "lived": 41.5, "others": [0, 2],
-        "answer": "all ranks restarted: round 2", "answered": AT - 29,
+        "answer": "all ranks restarted: round 2", "answered": AT - 29, "lost": [],
         "first": {
             "rank": 3, "node": 1, "host": "worker-7", "pid": 4711, "end": "exit code 1", "time": AT - 31,
             "type": "ValueError", "message": "ValueError: boom", "file": "/job/train.py", "line": 42,
@@ -98,6 +99,7 @@ def test_a_refusal_of_clusterd_is_trouble() -> None:
         (AgentView(0), "unregistered"),
         (AgentView(0, True), "running"),
         (AgentView(0, True, asking=True), "asking"),
+        (AgentView(0, True, left=True, silent_since=5.0), "left"),
         (AgentView(0, True, silent_since=5.0), "silent"),
         (AgentView(0, True, fault=True, silent_since=5.0), "faulty"),
         (AgentView(0, True, asking=True, fault=True), "faulty"),

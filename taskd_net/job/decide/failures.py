@@ -56,6 +56,7 @@ class JobFailure:
         answer: what the Manager did then, in words; empty before.
         answered: the time of it.
         charged: a node has one restart less for it.
+        lost: nodes that were lost, where the ranks have failed because of that.
     """
 
     number: int = 0
@@ -67,6 +68,7 @@ class JobFailure:
     answer: str = ""
     answered: Moment = 0.0
     charged: bool = False
+    lost: list[int] = field(default_factory=list)
 
     def take(self, cause: Cause) -> None:
         """A cause on some node: the earliest one counts."""
@@ -128,7 +130,7 @@ class JobFailures:
         else:
             self.open.take(cause)
         self.open.ranks |= dict.fromkeys(fault.ranks, node)
-        self.changed = True
+        self._name_lost()
 
     def close(self, now: float) -> None:
         """Take an answered failure as over after some seconds, where no round of the Manager's says it."""
@@ -142,12 +144,12 @@ class JobFailures:
         if failure is not None:
             failure.take(cause)
             failure.ranks[cause.rank] = cause.node
-            self.changed = True
+            self._name_lost()
 
     def loses(self, node: int) -> None:
         """A node was lost: its Agent is another process."""
         self.lost.add(node)
-        self.changed = True
+        self._name_lost()
 
     def answer(self, now: float, words: str) -> None:
         """The Manager has answered the open failure."""
@@ -252,6 +254,12 @@ class JobFailures:
         before = self.past[-1] if self.past else None
         return before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
 
+    def _name_lost(self) -> None:
+        """Note whether the open failure comes from lost nodes, which may be heard of later than of their peers."""
+        self.changed = True
+        if self.open is not None:
+            self.open.lost = sorted(self.lost) if self._is_of_lost_node(self.open) else []
+
     def _is_of_lost_node(self, failure: JobFailure) -> bool:
         """True where ranks failed only because a node was lost: no node has failed."""
         return failure.first.lost_peer and bool(self.lost)
@@ -259,5 +267,8 @@ class JobFailures:
 
 def told(failure: JobFailure) -> str:
     """A failure in one line, for the log."""
+    if failure.lost:
+        nodes, ranks = (",".join(map(str, each)) for each in (failure.lost, sorted(failure.ranks)))
+        return f"node {nodes} was lost; after it ranks {ranks}"
     said = summary(failure.first)
     return f"{said}; after it ranks {','.join(map(str, failure.others))}" if failure.others else said

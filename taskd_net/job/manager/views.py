@@ -119,6 +119,7 @@ def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> A
         commands=tuple(outbox.codes_to(agent(rank))),
         worker_state=record.worker_state,
         silent_since=silent_since,
+        left=records.left(rank) is not None,
     )
 
 
@@ -131,6 +132,7 @@ def _failure(failure: JobFailure) -> FailureView:
         others=tuple(failure.others[:RANKS_SHOWN]),
         answer=failure.answer,
         answered=failure.answered,
+        lost=tuple(failure.lost[:RANKS_SHOWN]),
     )
 
 

@@ -97,7 +97,7 @@ class Stream(_message.Message):
     def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., plugins: _Optional[_Iterable[str]] = ..., barred: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Agent(_message.Message):
-    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands", "worker_state", "silent_since")
+    __slots__ = ("rank", "registered", "asking", "fault", "fault_ranks", "fault_at", "exited", "heartbeat", "commands", "worker_state", "silent_since", "left")
     RANK_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     ASKING_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class Agent(_message.Message):
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     WORKER_STATE_FIELD_NUMBER: _ClassVar[int]
     SILENT_SINCE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     rank: int
     registered: bool
     asking: bool
@@ -120,7 +121,8 @@ class Agent(_message.Message):
     commands: _containers.RepeatedScalarFieldContainer[int]
     worker_state: str
     silent_since: float
-    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ..., silent_since: _Optional[float] = ...) -> None: ...
+    left: bool
+    def __init__(self, rank: _Optional[int] = ..., registered: bool = ..., asking: bool = ..., fault: bool = ..., fault_ranks: _Optional[_Iterable[int]] = ..., fault_at: _Optional[float] = ..., exited: bool = ..., heartbeat: _Optional[float] = ..., commands: _Optional[_Iterable[int]] = ..., worker_state: _Optional[str] = ..., silent_since: _Optional[float] = ..., left: bool = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("device", "rank", "fault_type", "level", "code", "reason", "isolated", "action", "since", "node", "reporter")
@@ -298,7 +300,7 @@ class Leader(_message.Message):
     def __init__(self, name: _Optional[str] = ..., term: _Optional[int] = ..., since: _Optional[float] = ..., changes: _Optional[int] = ..., decides: bool = ..., committed: _Optional[float] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered")
+    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered", "lost")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +308,7 @@ class Failure(_message.Message):
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     number: int
     first: Cause
     at: float
@@ -313,7 +316,8 @@ class Failure(_message.Message):
     others: _containers.RepeatedScalarFieldContainer[int]
     answer: str
     answered: float
-    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ...) -> None: ...
+    lost: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Cause(_message.Message):
     __slots__ = ("rank", "node", "host", "pid", "end", "at", "kind", "message", "file", "line", "function", "traceback")

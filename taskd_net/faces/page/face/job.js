@@ -69,7 +69,11 @@ function devicesWithFaults(job) {
 // The last one first. A row has the rank with its end, and the exception with its place in the script.
 function firstFailures(job) {
   if (!job.failures.length && !job.ended) return [];
-  const rows = [...job.failures].reverse().map(({ first, others, answer, time }) => {
+  const rows = [...job.failures].reverse().map(({ first, others, lost, answer, time }) => {
+    if (lost.length) {
+      const words = ["was lost", `after it ranks ${[first.rank, ...others].join(", ")}`, answer, clock(time)];
+      return [`node ${lost.join(", ")}`, words.filter(Boolean).join("; "), !answer];
+    }
     const place = first.file && `${first.file}, line ${first.line}`;
     const after = others.length ? `after it ranks ${others.join(", ")}` : "";
     const words = [first.end, first.message ?? first.type, place, after, answer, clock(time)];
