@@ -273,6 +273,17 @@ def test_a_node_that_never_comes_ends_the_others() -> None:
     assert codes(nodes.tick(100.0)) == [("Agent/0", 203)]
 
 
+def test_a_wait_for_a_node_ends_in_time_between_two_words_about_it() -> None:
+    nodes = Nodes(config=replace(JOB, node_s=15.0))
+    nodes.come(0)
+    nodes.settle()
+    began, sent = nodes.scene.now, list[Command]()
+    while not any(each.code == 203 for each in sent):
+        nodes.scene.now = nodes.scene.job.wake
+        sent = nodes.tick()
+    assert nodes.scene.now <= began + 15.0
+
+
 def test_all_leave_when_all_have_finished() -> None:
     nodes = at_work()
     nodes.scene.report("Agent/0", "STATUS", vocabulary.FINISHED, "1")
