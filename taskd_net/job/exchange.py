@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
-from taskd_net.base.codes import describe
+from taskd_net.base.codes import NodeClosed, describe
 from taskd_net.base.position import Position
 from taskd_net.base.untrusted import natural
 from taskd_net.job.member import log
@@ -63,11 +63,15 @@ class ReportQueue:
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Send, without end."""
+        """Send, until the node is closed."""
         while True:
             await self._filled.wait()
             kind, report = next(iter(self._waiting.items()))
-            if not await self._sent(*report):
+            try:
+                sent = await self._sent(*report)
+            except NodeClosed:
+                return  # what runs beside the node is cancelled in a moment
+            if not sent:
                 await asyncio.sleep(self._retry)
             elif self._waiting[kind] is report:
                 del self._waiting[kind]

@@ -11,6 +11,7 @@ import pytest
 
 from taskd_net import Ack, Code, Node, Position
 from taskd_net.base.body import Body
+from taskd_net.base.codes import NodeClosed
 from taskd_net.job.exchange import Heartbeat, ReportQueue
 
 pytestmark = pytest.mark.oldest
@@ -67,6 +68,19 @@ async def test_reports_are_sent_in_their_order_until_they_are_taken(
         assert last[0] == Body("STATUS", 201) and last[1] not in {uuid for _, uuid in tries}
         await outbox.empty()
         assert caplog.text.count("report_not_taken") == 1
+
+
+async def test_queue_of_a_node_that_is_closed_ends_without_an_error() -> None:
+    """It is closed before what runs beside it is cancelled."""
+
+    class Closed(Mgr):
+        async def joined(self) -> None:
+            raise NodeClosed("Agent/2 is closed")
+
+    outbox = ReportQueue(cast(Node, Closed()), "DEFAULT", retry=0.0)
+    outbox.put(Body("STATUS", 202))
+    async with asyncio.timeout(10.0):
+        await outbox.run()
 
 
 async def test_newer_report_replaces_an_older_one_of_its_kind() -> None:
