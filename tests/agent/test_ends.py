@@ -46,7 +46,7 @@ def test_a_manager_that_is_gone_for_good_is_waited_for_once() -> None:
         502  tick away               | KEEP_ALIVE, Look
         502  seen 3 ended            |
         590  tick away               | KEEP_ALIVE, KillAll
-        590  done                    | leave 1: the Manager has been away for 100 s
+        590  done                    | leave 143: the Manager has been away for 100 s
         """,
         PyTorchPlans(),
         TIMES,
@@ -89,7 +89,7 @@ def test_work_that_is_done_counts_without_a_manager() -> None:
 
 def test_ranks_that_have_waited_for_their_manager_are_not_waited_for_again() -> None:
     lost = MET + "2 tick away | KEEP_ALIVE, Look\n2 seen | \n99 ended | Look\n"
-    gone = lost + "99 seen 3 alone | KillAll\n99 done | leave 1: the Manager has been away for 100 s"
+    gone = lost + "99 seen 3 alone | KillAll\n99 done | leave 143: the Manager has been away for 100 s"
     played(gone, PyTorchPlans(), TIMES)
     back = lost + "99 tick | KEEP_ALIVE\n99 seen 3 alone | 202 3 at 99"
     played(back, PyTorchPlans(), TIMES)
@@ -103,7 +103,7 @@ def test_nodes_that_have_no_go_yet_wait_as_long_for_their_manager() -> None:
         2    tick away               |
         31   tick away               | waits for 1, 99 s, waits for the Mgr, 70 s
         101  tick away               | waits for 1, 99 s, KillAll
-        101  done                    | leave 1: the Manager has been away for 99 s
+        101  done                    | leave 143: the Manager has been away for 99 s
         """,
         PyTorchPlans(),
         TIMES,

@@ -405,7 +405,7 @@ class Supervisor:
         elif isinstance(self._wait, steps.AwaitRelease):
             self._give_up_wait()
         else:
-            self._end(steps.give_up(self._no_mgr))
+            self._end(steps.give_up(self._no_mgr, AS_TERMINATED))
 
     @property
     def _no_mgr(self) -> str:
@@ -545,7 +545,7 @@ class Supervisor:
             plan = self._plans.finished(seen.result)
             self._waiting.append((steps.AwaitRelease(self._round), *plan) if self._round else plan)
         elif self._away_at is not None and self._patience and seen.cause is not None and seen.cause.lost_mgr:
-            self._end(steps.give_up(self._no_mgr))  # the worker has waited already
+            self._end(steps.give_up(self._no_mgr, AS_TERMINATED))  # the worker has waited already
         elif seen.failed != self._failed:
             self._failed = seen.failed
             told = messages.fault(seen.failed, at, self._restart, seen.state, seen.cause)

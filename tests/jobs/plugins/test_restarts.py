@@ -96,12 +96,12 @@ class Nodes:
 
 def at_work(restarts: int = 3, config: JobConfig = JOB) -> Nodes:
     """Nodes in round 1, whose Agents beat."""
-    nodes = Nodes(restarts, config=config)
-    nodes.come(0, 1)
+    nodes, ranks = Nodes(restarts, config=config), range(config.nodes)
+    nodes.come(*ranks)
     nodes.settle()
-    nodes.ready(1, 0, 1)
+    nodes.ready(1, *ranks)
     nodes.settle()
-    nodes.beat(0, 1)
+    nodes.beat(*ranks)
     nodes.scene.lines.clear()
     return nodes
 
@@ -757,12 +757,12 @@ def test_a_signal_ends_the_job_while_ranks_gather_in_place() -> None:
 
 def training(config: JobConfig = JOB) -> Nodes:
     """Nodes whose ranks train together in epoch 1."""
-    nodes = at_work(config=config)
-    nodes.scene.part(NEW, 0, 1, 2, 3)
+    nodes, world = at_work(config=config), 2 * config.nodes
+    nodes.scene.part(NEW, *range(world), world=world)
     nodes.settle()
-    nodes.scene.part(RUNNING, 0, 1, 2, 3, epoch=1)
+    nodes.scene.part(RUNNING, *range(world), epoch=1, world=world)
     nodes.settle()
-    nodes.beat(0, 1)
+    nodes.beat(*range(config.nodes))
     return nodes
 
 
@@ -902,15 +902,7 @@ def test_a_node_that_comes_back_with_other_ranks_restarts_all(local: str) -> Non
 
 def test_ranks_that_would_change_their_nodes_are_restarted() -> None:
     """Of three nodes the first and the last come back with each other's number of ranks."""
-    nodes = Nodes(config=replace(JOB, nodes=3))
-    nodes.come(0, 1, 2)
-    nodes.settle()
-    nodes.ready(1, 0, 1, 2)
-    nodes.settle()
-    nodes.scene.part(NEW, *range(6), world=6)
-    nodes.settle()
-    nodes.scene.part(RUNNING, *range(6), epoch=1, world=6)
-    nodes.settle()
+    nodes = training(replace(JOB, nodes=3))
     nodes.come(0, 2)
     assert steps(nodes.settle()) == [("Agent/0", 210), ("Agent/2", 210)]
     for rank, local in ((0, "1"), (2, "3")):
@@ -927,15 +919,7 @@ def test_all_start_where_nobody_has_kept_its_processes() -> None:
 
 def test_a_second_node_that_is_lost_is_waited_for_too() -> None:
     """Of three nodes two come back, one after the other; with the last survivor lost, all start again."""
-    nodes = Nodes(config=replace(JOB, nodes=3))
-    nodes.come(0, 1, 2)
-    nodes.settle()
-    nodes.ready(1, 0, 1, 2)
-    nodes.settle()
-    nodes.scene.part(NEW, *range(6), world=6)
-    nodes.settle()
-    nodes.scene.part(RUNNING, *range(6), epoch=1, world=6)
-    nodes.settle()
+    nodes = training(replace(JOB, nodes=3))
     nodes.come(1)
     nodes.settle()
     nodes.come(2)
