@@ -296,7 +296,7 @@ SCENARIOS: Final = (
         "alone-same-failure",
         "No checkpoint can be written: at the second failure in the same line both launchers end, and name it",
         _same_failure,
-        Course({**_each(1), 0: 2}, {"Agent/0": [1], "Agent/1": [1]}, ends=False, words=_SAME),
+        Course({**_each(1), 0: 2}, {"Agent/0": [65], "Agent/1": [65]}, ends=False, words=_SAME),
         alone=True,
     ),
     Scenario(
