@@ -214,9 +214,9 @@ class Singleton(Generic[M]):
 
 def leave(node: BlockingNode) -> None:
     """Close a leaf's node for good, and withdraw it: otherwise every broadcast gets 6002 for the grace time."""
-    if node.is_joined:  # without a parent it would wait in vain
-        with contextlib.suppress(NodeClosed):
-            node.withdraw(limits.CLOSE_GRACE_S)
+    # The Mgr may know the way to a node before the node knows that.
+    with contextlib.suppress(NodeClosed):
+        node.withdraw(limits.CLOSE_GRACE_S)
     node.close()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import pytest
 
-from taskd_net import ConfigError
+from taskd_net import BlockingNode, ConfigError
 from taskd_net.base import fork
-from taskd_net.job.member import Refused, Singleton, StartGuard, documented
+from taskd_net.job.member import Refused, Singleton, StartGuard, documented, leave
 
 
 class Kept:
@@ -94,3 +95,21 @@ def test_once_is_once_for_all_threads() -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert sorted(threads.map(take, range(32))) == [False] * 31 + [True]
+
+
+def test_node_that_leaves_is_withdrawn_before_it_knows_that_it_has_joined() -> None:
+    """The Mgr knows the way to it a moment earlier, and would keep it."""
+    done = []
+
+    class Joining:
+        is_joined = False
+
+        def withdraw(self, timeout: float) -> bool:
+            done.append("withdraw")
+            return True
+
+        def close(self) -> None:
+            done.append("close")
+
+    leave(cast(BlockingNode, Joining()))
+    assert done == ["withdraw", "close"]
