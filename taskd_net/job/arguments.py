@@ -34,6 +34,9 @@ ENVIRONMENT: Final = "TASKD_NET_"
 UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 """Variable with the Proxy of this node, for its Workers and its Agent."""
 
+NODE_TIMEOUT: Final = f"{ENVIRONMENT}NODE_TIMEOUT"
+"""Variable with the seconds for which the nodes of a job wait for one that has not come, or is lost."""
+
 JOB_ID: Final = f"{ENVIRONMENT}JOB_ID"
 """Variable with the id of the job, for all nodes of it."""
 

@@ -133,6 +133,12 @@ class AgentsProxy:
         self._node = node
         _agents.add(node)
 
+    @property
+    def absence(self) -> tuple[str, str] | None:
+        """The address of its parent, and the reason why it has not joined; None where another process is the Proxy."""
+        node = self._node
+        return None if node is None else (node.config.upstream or "", node.trouble)
+
     def close(self) -> None:
         """End it, unless a Proxy of the user has replaced it."""
         node, self._node = self._node, None

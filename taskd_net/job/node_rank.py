@@ -55,6 +55,10 @@ class NoRank(TaskdNetError):
     """The Manager has given no rank; the text says why."""
 
 
+class NoAnswer(NoRank):
+    """No Manager has answered in time."""
+
+
 @contextmanager
 def held_rank(
     upstream: str,
@@ -80,7 +84,8 @@ def held_rank(
         answered: an answer is needed, also for a node that has a rank.
 
     Raises:
-        NoRank: another launcher runs this node, all ranks are taken, or the Manager does not answer in time.
+        NoRank: another launcher runs this node, or all ranks are taken.
+        NoAnswer: the Manager does not answer in time.
     """
     place = tool_position(None, tls)
     config = NodeConfig.agent(
@@ -89,7 +94,7 @@ def held_rank(
     claim = _Claim(upstream, tls, host or socket.gethostname(), rank, lost, needs_answer=answered or rank is None)
     with BlockingNode(config) as node:
         node.beside(claim.hold)
-        given = claim.first((ASK_S if rank is None else CLAIM_S) if seconds is None else seconds)
+        given = claim.first((ASK_S if rank is None else CLAIM_S) if seconds is None else seconds, lambda: node.trouble)
         yield given
         with suppress(NodeClosed):
             node.withdraw(1.0)
@@ -124,11 +129,16 @@ class _Claim:
         self._is_first = True
         self._begins_by = 0.0
 
-    def first(self, seconds: float) -> int:
+    def first(self, seconds: float, trouble: Callable[[], str] = str) -> int:
         """Wait for the first answer. A launcher with a rank goes on without one, unless it needs it.
 
+        Args:
+            seconds: the time at most.
+            trouble: gives the reason why this node has not joined; empty for none.
+
         Raises:
-            NoRank: the Manager has refused, or does not answer in time.
+            NoRank: the Manager has refused.
+            NoAnswer: it does not answer in time.
         """
         until, rank = time.monotonic() + seconds, self._rank
         wait = min(1.0, seconds)
@@ -137,7 +147,8 @@ class _Claim:
                 answer = self._answered.get(timeout=min(wait, left))
             except Empty:
                 if rank is None:
-                    log.warning("waits_for_rank", address=self._upstream, seconds_left=round(left))
+                    reason = trouble()
+                    log.warning("waits_for_rank", address=self._upstream, reason=reason, seconds_left=round(left))
                 wait = TELL_S
                 continue
             if isinstance(answer, NoRank):
@@ -145,7 +156,8 @@ class _Claim:
             return answer
         if rank is None or self._needs_answer:
             what = "given this node a rank" if rank is None else "answered"
-            raise NoRank(f"no Manager at {self._upstream} has {what} within {seconds:g} s")
+            why = f": {trouble()}" if trouble() else ""
+            raise NoAnswer(f"no Manager at {self._upstream} has {what} within {seconds:g} s{why}")
         self._is_first = False
         return rank
 

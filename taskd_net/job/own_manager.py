@@ -28,7 +28,7 @@ from taskd_net.base.limits import KILLED_S, NODE_S
 from taskd_net.base.logger import late_logger
 from taskd_net.base.vocabulary import JOB
 from taskd_net.base.waiting import EndFlag, taken
-from taskd_net.job.arguments import MGR_PORT_SET, joined
+from taskd_net.job.arguments import MGR_PORT_SET, NODE_TIMEOUT, joined
 from taskd_net.job.manager.config import STATE_FILE
 from taskd_net.job.manager_place import MGR_END_S, await_free
 from taskd_net.job.member import signal_of
@@ -50,8 +50,7 @@ PAUSE_MOST_S: Final = 30.0
 """The longest pause."""
 
 STATE: Final = "TASKD_NET_STATE"
-NODE_TIMEOUT: Final = "TASKD_NET_NODE_TIMEOUT"
-"""Variables of two settings of the Manager."""
+"""Variable of a setting of the Manager."""
 
 log: Final = late_logger()
 

@@ -16,8 +16,11 @@ from typing import Final, NoReturn
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import job_id_of
+from taskd_net.base.limits import NODE_S
+from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, NODE_TIMEOUT, read
+from taskd_net.job.manager.config import NODE_LEAST_S, NODE_LONGEST_S
 from taskd_net.job.platforms.display import document, lines
 from taskd_net.job.platforms.facts import NODES_MOST, Said
 from taskd_net.job.platforms.place import BARE, DEFAULT, Flags, Place, settle
@@ -50,9 +53,9 @@ def parse(
         host: name of this host, with its domain if it has one.
 
     Returns:
-        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, the `place` of this node, and the numbers of
-        `nodes` and of this node's `processes`. `max_restarts` is None where nobody has said it, and `node_rank` where
-        the Manager is to give it.
+        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` in seconds or None, the `place`
+        of this node, and the numbers of `nodes` and of this node's `processes`. `max_restarts` is None where nobody has
+        said it, and `node_rank` where the Manager is to give it.
 
     Raises:
         SystemExit: 2 for an argument that is wrong, with one line on stderr. 0 after `--show-launcher`, which prints.
@@ -123,6 +126,12 @@ def _add_own(parser: ArgumentParser) -> None:
         default=os.environ.get(MGR_PORT_SET) or None,
         help=f"Port of the Mgr. Default: one that follows from the id of the job; {MGR_PORT} without an id, with "
         f"--no-mgr, and where a ClusterD is configured; a free one for one node without any. Variable {MGR_PORT_SET}.",
+    )
+    parser.add_argument(
+        "--node-timeout",
+        default=os.environ.get(NODE_TIMEOUT) or None,
+        help="Seconds that the nodes wait for one that has not come, or is lost, and for the Manager. Give each node "
+        f"the same. Default: {NODE_S:g}. Variable {NODE_TIMEOUT}.",
     )
 
 
@@ -220,8 +229,22 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
         raise ConfigError(f"--master-port is {args.master_port}; expected a port, 1 to 65535")
     if args.mgr_port is not None and natural(args.mgr_port.strip(), _PORTS[-1]) in (None, 0):
         raise ConfigError(f"--mgr-port is {shown(args.mgr_port)}; expected a port, 1 to 65535")
+    args.node_timeout = None if args.node_timeout is None else _node_timeout(args.node_timeout)
     if args.rdzv_endpoint:
         endpoint(args.rdzv_endpoint)
+
+
+def _node_timeout(text: str) -> float:
+    """The seconds of `--node-timeout`.
+
+    Raises:
+        ConfigError: they are none, or out of bounds.
+    """
+    seconds = read(text, Kind.SECONDS)
+    if not isinstance(seconds, float) or not NODE_LEAST_S <= seconds <= NODE_LONGEST_S:
+        bounds = f"{NODE_LEAST_S:g} to {NODE_LONGEST_S:g}"
+        raise ConfigError(f"--node-timeout is {shown(text)}; expected a number of seconds, {bounds}")
+    return seconds
 
 
 def _nodes(text: str) -> int:

@@ -228,6 +228,11 @@ class BlockingNode:
         """True if the Mgr knows the way to this node. It answers at once, also while the loop stands still."""
         return self._node is not None and self._node.is_joined
 
+    @property
+    def trouble(self) -> str:
+        """As of `Node`. It answers at once, also while the loop stands still."""
+        return "" if self._node is None else self._node.trouble
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node below, with the child that leads to it."""
         return self._call(_in_thread(self._running.routes))

@@ -464,6 +464,11 @@ class Node:
         """Times that this node has joined. It grows when the parent, or the Mgr behind it, is back. A Mgr has 0."""
         return 0 if self.driver.joiner is None else self.driver.joiner.joins
 
+    @property
+    def trouble(self) -> str:
+        """The reason why this node has not joined, as of its last attempt. Empty while it has, and for a Mgr."""
+        return "" if self.driver.joiner is None else self.driver.joiner.trouble
+
     def routes(self) -> Mapping[Position, Position]:
         """Every node below, with the child that leads to it."""
         children = self.driver.router.children.by_id

@@ -18,18 +18,20 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from taskd_net.base import logs
 from taskd_net.base.address import Address
+from taskd_net.base.cause import AS_TERMINATED
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
+from taskd_net.base.limits import NODE_S
 from taskd_net.base.logger import late_logger
 from taskd_net.job import manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, PROXY_PORT, UPSTREAM, joined, secured
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, NODE_TIMEOUT, PROXY_PORT, UPSTREAM, joined, secured
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.end_of_job import say_end
 from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals
 from taskd_net.job.manager_place import Launched
-from taskd_net.job.node_rank import NoRank, held_rank
+from taskd_net.job.node_rank import NoAnswer, NoRank, held_rank
 from taskd_net.job.own_host import own_name
 from taskd_net.job.own_manager import NoManager, own_manager
 from taskd_net.job.platforms.display import facts, sources
@@ -91,6 +93,8 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
     made = torchrun.get_args_parser()
     args = run_arguments.parse(made, torchrun.determine_local_world_size, arguments, own_name())
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
+    if args.node_timeout is not None:
+        os.environ[NODE_TIMEOUT] = str(args.node_timeout)  # for the Manager
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
     has_proxy = UPSTREAM in os.environ
@@ -118,7 +122,13 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         is_own = starts and stack.enter_context(_manager(args, job_id))
         stack.push(says_end)  # before the end of that Manager
         if args.launches or args.node_rank is None:
-            given = _hold_rank(stack, args.node_rank, job_id, lost, is_own=is_own)
+            try:
+                given = _hold_rank(stack, args.node_rank, job_id, lost, told.patience, is_own=is_own)
+            except NoAnswer as error:
+                if told.patience is None:
+                    raise
+                failures.left = str(error)
+                raise SystemExit(AS_TERMINATED) from error
             if args.node_rank is None:
                 args.node_rank = given
                 stack.enter_context(_logged(given))
@@ -161,7 +171,9 @@ def _refuse_if_late(job_id: str) -> None:
         raise NoRank(words)
 
 
-def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], *, is_own: bool) -> int:
+def _hold_rank(
+    stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], patience: float | None, *, is_own: bool
+) -> int:
     """Hold the rank of this node until the end of the stack's block. Returns it.
 
     Args:
@@ -169,18 +181,21 @@ def _hold_rank(stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoR
         wanted: the rank of the arguments; None for one that the Manager gives.
         job_id: of the job; empty for none.
         lost: gets the reason where another launcher turns out to run this node.
+        patience: as of `Told`.
         is_own: this launcher has started the Manager. It has come first then, and has rank 0 again after a loss of
             both, unless another one has that.
 
     Raises:
-        NoRank: another launcher has it, all are taken, or the Manager does not answer in time.
+        NoRank: another launcher has it, or all are taken.
+        NoAnswer: the Manager does not answer in time.
     """
     upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
     tls = secured({}, listens=False, connects=True)
     if wanted is None and is_own:
         with suppress(NoRank):
             return stack.enter_context(held_rank(upstream, job_id, tls, 0, partial(_leave, lost)))
-    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, partial(_leave, lost)))
+    seconds = patience if wanted is None else None
+    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, partial(_leave, lost), seconds=seconds))
 
 
 def _leave(lost: list[NoRank], reason: NoRank) -> None:
@@ -312,9 +327,10 @@ def _ending(names: str) -> set[signal.Signals]:
 def _told(args: Namespace) -> Told:
     """Instructions of the arguments about restarts. Beside a ClusterD, a number of restarts is one that is offered."""
     most, job = args.max_restarts, clusterd_of_environment() is None
+    patience = (args.node_timeout or NODE_S) if args.launches and job else None
     if args.mgr:
-        return Told(most, "--mgr" if job else "the address of ClusterD", job)
-    return Told(most, "" if most is None or not job else f"--max-restarts {most}")
+        return Told(most, "--mgr" if job else "the address of ClusterD", job, patience)
+    return Told(most, "" if most is None or not job else f"--max-restarts {most}", patience=patience)
 
 
 @contextmanager

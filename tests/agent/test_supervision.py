@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from taskd_net.base.cause import Cause
@@ -95,6 +97,14 @@ def test_join_takes_180_seconds_at_most() -> None:
         180  tick       | leave 1: not joined within 180 s
         """
     )
+
+
+@pytest.mark.parametrize(("is_of_job", "status"), [(False, 1), (True, 143)])
+def test_end_without_a_join_has_the_last_reason_and_the_status_of_its_job(is_of_job: bool, status: int) -> None:
+    """A scheduler starts a node of a job again whose Manager has not come."""
+    times = replace(TIMES, join=60.0)
+    end = f"leave {status}: not joined within 60 s: nobody listens"
+    played(f"59 tick refused | waits for the Mgr, 1 s\n60 tick refused | {end}", times=times, is_of_job=is_of_job)
 
 
 def test_go_takes_900_seconds_at_most_and_is_asked_for_every_30() -> None:

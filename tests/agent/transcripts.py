@@ -44,9 +44,9 @@ BEGIN = """
 """An Agent starts its workers; as for MindSpore, whose StartAll gets no count."""
 
 
-def played(transcript: str, plans: Plans = MINDSPORE, times: AgentTimes = TIMES) -> None:
+def played(transcript: str, plans: Plans = MINDSPORE, times: AgentTimes = TIMES, *, is_of_job: bool = False) -> None:
     """Check a transcript."""
-    supervisor = Supervisor(plans, times, "incarnation", "2", 0.0)
+    supervisor = Supervisor(plans, times, "incarnation", "2", 0.0, is_of_job=is_of_job)
     for line in filter(str.strip, transcript.splitlines()):
         said, _, expected = (part.strip() for part in line.partition("|"))
         at, _, event = said.partition(" ")
@@ -62,7 +62,7 @@ def read_event(text: str) -> Event:
         case "joined":
             return AgentJoined()
         case "tick":
-            return Tick("away" not in words)
+            return Tick("away" not in words, "nobody listens" if "refused" in words else "")
         case "woken":
             return Woken()
         case "SIGINT" | "SIGTERM":

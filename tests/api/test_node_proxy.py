@@ -17,6 +17,7 @@ from taskd_net import BlockingNode, NodeConfig, Position, Retry
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.job import api, node_proxy
+from taskd_net.job.agent.agent import Told
 from taskd_net.job.api import agent
 from taskd_net.job.member import documented
 from taskd_net.job.node_proxy import AgentsProxy
@@ -57,6 +58,22 @@ def init(
     elastic = None if "MindSpore" in more.values() else SimpleElasticAgent()
     made = agent.initialise(config, elastic, proxy=partial(AgentsProxy, identify=identify, silent=silent))
     return made is not None
+
+
+def test_agent_that_ends_without_a_join_says_whom_its_proxy_has_not_reached(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, msrun: Msrun
+) -> None:
+    caplog.set_level("INFO")
+    nobody = free_port(OWN_IP)
+    monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
+    monkeypatch.setenv("TASKD_NET_MGR_PORT", str(nobody))
+    config = {**MINDSPORE, "UpstreamAddr": OWN_IP, "UpstreamPort": port, "ServerRank": 2}
+    told = Told(patience=1.0)
+    assert agent.initialise(config, look=0.1, told=told)
+    with pytest.raises(SystemExit) as left:
+        api.start_taskd_agent()
+    assert left.value.code == 143
+    assert f"not joined within 1 s: Register: nobody listens at {OWN_IP}:{nobody}" in caplog.text
 
 
 def there(master: BlockingNode, *positions: Position) -> None:

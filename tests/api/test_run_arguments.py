@@ -31,6 +31,7 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 PORT = "expected a port, 1 to 65535"
+SECONDS = "expected a number of seconds, 1 to 86400"
 NODES = "expected a number of nodes, 1 to 65536, such as 2"
 ALONE = "--standalone for one node"
 ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
@@ -56,6 +57,10 @@ ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
         (["--nnodes=2", "--node-rank=0", "--master-port=0"], f"--master-port is 0; {PORT}"),
         (["--mgr-port=0"], f"--mgr-port is '0'; {PORT}"),
         (["--mgr-port=x"], f"--mgr-port is 'x'; {PORT}"),
+        (["--node-timeout=x"], f"--node-timeout is 'x'; {SECONDS}"),
+        (["--node-timeout=0.5"], f"--node-timeout is '0.5'; {SECONDS}"),
+        (["--node-timeout=86401"], f"--node-timeout is '86401'; {SECONDS}"),
+        (["--node-timeout=nan"], f"--node-timeout is 'nan'; {SECONDS}"),
         (["--rdzv-endpoint=host:x"], f"--rdzv-endpoint is 'host:x'; {ENDPOINT}"),
         (["--rdzv-endpoint=host:70000"], f"--rdzv-endpoint is 'host:70000'; {ENDPOINT}"),
         (["--rdzv-endpoint=::1:29400"], f"--rdzv-endpoint is '::1:29400'; {ENDPOINT}"),
@@ -126,3 +131,10 @@ def test_good_arguments_pass() -> None:
     args = parse("--nnodes=2", "--node-rank=1", "--master-port=29500", "--mgr-port=9601", "--job-id=a")
     assert (args.nodes, args.node_rank, args.mgr_port, args.job_id) == (2, 1, "9601", "a")
     assert parse("--master-port=0").nodes == 1 and parse("--nnodes=1:3", "--node-rank=0").nodes == 3
+
+
+def test_flag_for_the_wait_has_precedence_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TASKD_NET_NODE_TIMEOUT", raising=False)
+    assert parse().node_timeout is None
+    monkeypatch.setenv("TASKD_NET_NODE_TIMEOUT", "60")
+    assert parse().node_timeout == 60.0 and parse("--node-timeout=90.5").node_timeout == 90.5

@@ -65,6 +65,11 @@ NOWHERE = Address("127.0.0.1", 1)
             f"the host of {NOWHERE} cannot be resolved",
         ),
         (
+            "DNS resolution failed for x:1: C-ares status is not ARES_SUCCESS qtype=A: Domain name not found",
+            f"the name {NOWHERE.host} is not known yet",
+        ),
+        ("DNS resolution failed for x:1: Name or service not known", f"the name {NOWHERE.host} is not known yet"),
+        (
             "last error: INTERNAL: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame first)",
             f"no node listens at {NOWHERE}, but something else",
         ),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON
 
 
@@ -25,10 +26,11 @@ from tests.torch.cluster import PLAIN, SOON
         (["--run-path", "train.py"], 2, "--run-path runs the script as a Python function; expected a command"),
         (["--nnodes=0", "train.py"], 2, "--nnodes is '0'; expected a number of nodes"),
         (["--nnodes=2", "--node-rank=5", "train.py"], 2, "--node-rank is 5; expected 0 to 1, as --nnodes is 2"),
+        (["--node-timeout=0", "train.py"], 2, "--node-timeout is '0'; expected a number of seconds, 1 to 86400"),
         (["--mgr-port=x", "train.py"], 2, "--mgr-port is 'x'; expected a port, 1 to 65535"),
         (["--master-addr=a b", "train.py"], 2, "MASTER_ADDR is 'a b'; expected a host name or an IP address"),
     ],
-    ids=["rendezvous", "no-script", "function", "no-node", "rank", "port", "host"],
+    ids=["rendezvous", "no-script", "function", "no-node", "rank", "time", "port", "host"],
 )
 def test_arguments_that_are_refused(arguments: list[str], status: int, said: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "taskd_net.cli", "run", *arguments]
@@ -74,6 +76,27 @@ def test_log_is_on_stderr_and_in_a_folder_where_one_is_named(logs: str | None, t
     assert not (tmp_path / "taskd_log").exists()
     files = {path.name for path in (tmp_path / (logs or "asked")).glob("*")}
     assert files == (set() if logs is None else {"agent-0.log", "manager.log"})
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (["--node-rank=1", "--master-addr={}"], "this node has ended: not joined within 2 s"),
+        (["--rdzv-backend=c10d", "--rdzv-endpoint={}:20000"], "this node has ended: no Manager at {}:20000"),
+    ],
+    ids=["with-a-rank", "without"],
+)
+def test_manager_that_does_not_come_in_time(place: list[str], said: str, tmp_path: Path) -> None:
+    """A scheduler starts the node again, as one whose Manager does not come back."""
+    command = [sys.executable, "-m", "taskd_net.cli", "run", "--nnodes=2", "--node-timeout=2"]
+    command += [each.format("nobody.invalid") for each in place]
+    variables = {**os.environ, "TASKD_NET_UPSTREAM": f"127.0.0.1:{free_port()}", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [*command, str(PLAIN)], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=SOON, check=False
+    )
+    assert done.returncode == 143, done.stderr
+    last = done.stderr.rpartition("taskd-net run: ")[2]
+    assert last.startswith(said.format("nobody.invalid")) and last.count("\n") == 1 and "nobody.invalid" in last
 
 
 OTHER_TORCH = """

@@ -62,7 +62,8 @@ LOOK_S: Final = 1.0
 """Seconds between two looks of an Agent at its workers, and between two of its KEEP_ALIVEs, as TaskD's Agents do."""
 
 JOIN_S: Final = 180.0
-"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1."""
+"""Seconds that an Agent has to join the mesh, as TaskD's: the start of a job's other pods. Then it leaves with 1. Where
+no platform brings the Manager, it has those of `Told.patience`."""
 
 GO_S: Final = 900.0
 """Seconds that an Agent waits for the go after it has joined, as TaskD's mean to. Then it leaves with 1."""
@@ -88,11 +89,13 @@ class Told:
         most: the restarts that its user allows; None where nobody has said it.
         words: the argument or setting that says who restarts, for people; empty for none.
         job: it says that the Manager restarts what fails; else a platform.
+        patience: seconds that the node waits for a Manager that another launcher starts; None where a platform does.
     """
 
     most: int | None = None
     words: str = ""
     job: bool = True
+    patience: float | None = None
 
     def objection(self, *, restarts: bool) -> str:
         """The difference to what the Manager does, in words; empty for none.
@@ -140,7 +143,7 @@ class Agent:
         look: float = LOOK_S,
         retry: float = RETRY_S,
     ) -> None:
-        self._times = times or times_of_environment()
+        self._times = times or times_of_environment(told.patience)
         self._told = told
         self._look_s = look
         self._retry = retry
@@ -244,6 +247,7 @@ class Agent:
             self._devices,
             self.workers.features,
             self._told.most,
+            is_of_job=self._told.patience is not None,
         )
         self._runs = True
         outcome: Leave | Return | None = None
@@ -305,7 +309,14 @@ class Agent:
         while True:
             await asyncio.sleep(self._look_s)
             self._look_at_joins(node)
-            self._feed(Tick(node.is_joined))
+            joined = node.is_joined
+            self._feed(Tick(joined, "" if joined else self._absence[1]))
+
+    @property
+    def _absence(self) -> tuple[str, str]:
+        """The address at which the Mgr is looked for, and the reason why it does not know the way to this node."""
+        address, reason = self._proxy.absence or ("", "")
+        return (address, reason) if reason else (address or self.node.config.upstream or "", self.node.trouble)
 
     def _look_at_joins(self, node: Node) -> None:
         if node.is_joined and node.joins != self._joins:
@@ -339,7 +350,8 @@ class Agent:
                 case Waits(missing, left):
                     log.warning("waits_for_nodes", nodes=missing, seconds_left=round(left))
                 case WaitsForMgr(left):
-                    log.warning("waits_for_mgr", seconds_left=round(left))
+                    address, reason = self._absence
+                    log.warning("waits_for_mgr", address=address, reason=reason, seconds_left=round(left))
                 case WaitsForRelease():
                     log.info("waits_for_release")
                 case Leave(status, reason, ended):
@@ -361,9 +373,13 @@ class Agent:
             self._wakes = self._loop.call_later(max(0.0, due - time.monotonic()), self._woken)
 
 
-def times_of_environment() -> AgentTimes:
-    """The times of an Agent, with the one that the environment sets."""
-    return AgentTimes(JOIN_S, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
+def times_of_environment(patience: float | None = None) -> AgentTimes:
+    """The times of an Agent, with the one that the environment sets.
+
+    Args:
+        patience: as of `Told`.
+    """
+    return AgentTimes(JOIN_S if patience is None else patience, GO_S, REGISTER_EVERY_S, GRACE_EXIT_S, fault_timeout())
 
 
 def fault_timeout() -> float | None:

@@ -1,8 +1,8 @@
 """The decisions of an Agent: events and the time in, actions out. Pure: no clock, no I/O, no thread.
 
     JOINING ─ AgentJoined ─▶ ASKING ── 210 ──▶ RUNNING ── a plan with Leave or Return ──▶ over
-       │ 180 s                 │ 900 s           ▲  │ 208, 209, 213: a plan, then on
-       └────── Leave(1) ◀──────┘                 └──┘
+       │ `join` s              │ `go` s          ▲  │ 208, 209, 213: a plan, then on
+       └────── Leave    ◀──────┘                 └──┘
 
 A command becomes a plan (`plans`): a row of steps. Plans are carried out in the order of their commands, one step at a
 time. An urgent plan, which leaves with 1, replaces the current one and all that wait. Once the Agent is to leave, no
@@ -59,9 +59,11 @@ class Tick:
 
     Args:
         joined: the Mgr knows the way to the Agent.
+        trouble: the reason why the node has not joined; empty where none is known.
     """
 
     joined: bool = True
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ class AgentTimes:
     """Times of an Agent, in seconds.
 
     Args:
-        join: for the first join; then it leaves with 1.
+        join: for the first join; then it leaves with 1, or `AS_TERMINATED` where it is of a job.
         go: for the go after it; then it leaves with 1.
         repeat: between two REGISTERs, two 201s, and two 202s for one fault.
         grace: for workers to end after SIGTERM.
@@ -238,6 +240,7 @@ class Supervisor:
         devices: names of the node's devices, by local rank.
         features: what the Agent can do, by the names of `vocabulary`.
         most: restarts that the launcher's user allows; None where nobody has said it.
+        is_of_job: no platform is to bring the Mgr of this job.
     """
 
     def __init__(
@@ -250,6 +253,8 @@ class Supervisor:
         devices: Sequence[str] = (),
         features: Collection[str] = (),
         most: int | None = None,
+        *,
+        is_of_job: bool = False,
     ) -> None:
         self._plans = plans
         self._times = times
@@ -262,6 +267,7 @@ class Supervisor:
         self._repeat_at: float | None = None
         self._started = False
         self._ours = False
+        self._unjoined = AS_TERMINATED if is_of_job else 1  # exit status without a join
         self._is_of_job = False  # the Mgr restarts what fails, and knows of signals
         self._leaving = False
         self._over = False
@@ -283,6 +289,7 @@ class Supervisor:
         self._said_at = 0.0  # the last line about a wait
         self._mgr_said_at = now  # the node says at once that it does not join
         self._away_at: float | None = None  # the Mgr, since then
+        self._trouble = ""  # of the node, which has not joined
         self._needs_at = 0.0  # the Mgr, for a fault or a wait
 
         self._failed: frozenset[int] = frozenset()
@@ -322,7 +329,8 @@ class Supervisor:
         match event:
             case AgentJoined():
                 self._joined(now)
-            case Tick(joined):
+            case Tick(joined, trouble):
+                self._trouble = trouble
                 if joined:
                     self._away_at = None
                 elif self._away_at is None:
@@ -374,7 +382,8 @@ class Supervisor:
             self._say_wait(now)
         if self._go_by is None:
             if now >= self._join_by:
-                self._end((Leave(1, f"not joined within {self._times.join:g} s"),))
+                reason = f"not joined within {self._times.join:g} s"
+                self._end((Leave(self._unjoined, f"{reason}: {self._trouble}" if self._trouble else reason),))
             elif now >= self._mgr_said_at + WAITS_AGAIN_S:
                 self._mgr_said_at = now
                 self._actions.append(WaitsForMgr(self._join_by - now))

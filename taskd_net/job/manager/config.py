@@ -29,8 +29,9 @@ PROCESS_INTERVAL_MS: Final = (100, 1000)
 PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
 
+NODE_LEAST_S: Final = 1.0
 NODE_LONGEST_S: Final = 86_400.0
-"""The longest `node_timeout`."""
+"""The shortest and the longest `node_timeout`."""
 
 IN_PLACE_LONGEST_S: Final = 3600.0
 """The longest of that setting."""
@@ -147,7 +148,7 @@ class ManagerConfig(FaultSettings):
     restarts: str | None = _manager(
         Kind.CHOICE, None, choices=(JOB, PLATFORM), unset="`job` with `in_place` and `expect`, without ClusterD"
     )
-    node_timeout: float = _manager(Kind.SECONDS, NODE_S, least=1.0, most=NODE_LONGEST_S)
+    node_timeout: float = _manager(Kind.SECONDS, NODE_S, least=NODE_LEAST_S, most=NODE_LONGEST_S)
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")

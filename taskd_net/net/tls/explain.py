@@ -21,10 +21,14 @@ _CLEARER: Final = {
     "unsupported certificate purpose": "it is not for servers (extended key usage), as a Worker's is not",
 }
 _OTHER_NAME: Final = ("Hostname Verification Check failed", "is not in peer certificate")
+_UNKNOWN: Final = "the name {0.host} is not known yet"
 _UNREACHED: Final = {
     "Connection refused": "nobody listens at {}",
     "No route to host": "there is no way to {}",
     "Network is unreachable": "there is no way to {}",
+    "Domain name not found": _UNKNOWN,
+    "Name or service not known": _UNKNOWN,
+    "No address associated with hostname": _UNKNOWN,
     "DNS resolution failed": "the host of {} cannot be resolved",
     "Failed parsing HTTP/2": "no node listens at {}, but something else",
     "http1.x server": "no node listens at {}, but something else",
