@@ -17,8 +17,6 @@ from torch.distributed.elastic.rendezvous.api import RendezvousHandler, Rendezvo
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.arguments import LOOPBACK
-from taskd_net.job.manager_place import listen_host
-from taskd_net.job.own_host import own_name
 
 log = late_logger()
 
@@ -26,11 +24,10 @@ log = late_logger()
 def serve_store(host: str) -> tuple[TCPStore, int]:
     """Serve a store for the workers, at this address alone. Returns it, and its port.
 
-    A host whose address is none of this machine's, such as that of a service, is served at all addresses. So is one
-    whose name leads others to another address than this machine.
+    A host whose address is none of this machine's, such as that of a service, is served at all addresses.
     """
     try:
-        listener = _listen(listen_host(host, own_name(), is_placed=False))
+        listener = _listen(host)
     except OSError as error:
         if error.errno != errno.EADDRNOTAVAIL:
             raise

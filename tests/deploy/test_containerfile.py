@@ -91,7 +91,7 @@ def test_context_has_what_is_copied_and_nothing_else() -> None:
 
 
 def test_the_tag_that_it_is_built_with_is_the_version() -> None:
-    base = DEPLOY / "kubernetes" / "base"
-    for text in (DEPLOY / "Containerfile", DEPLOY / "README.md", base / "rank-0.yaml", base / "ranks.yaml"):
+    mgr = DEPLOY / "kubernetes" / "high-availability" / "mgr.yaml"
+    for text in (DEPLOY / "Containerfile", DEPLOY / "README.md", mgr):
         tags = set(re.findall(r"\btaskd-net:([\w.]+)", text.read_text()))
         assert tags == {__version__}, text

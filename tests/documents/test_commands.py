@@ -167,7 +167,7 @@ def test_every_command_is_one_that_there_is() -> None:
         "pip install 'taskd_net-99.0-py3-none-any.whl[cli]'",
         "podman build -f deploy/Dockerfile .",
         "podman run --rm taskd-net:99 proxy",
-        "kubectl exec job/train-rank-0 -c mgr -- taskd-net tree 10.0.0.7:9601",
+        "kubectl exec job/train-node-0 -- taskd-net tree 10.0.0.7:9601",
         "pytest tests/nothing",
         "pytest --rewrite-nothing",
     ],

@@ -82,7 +82,7 @@ class Places:
         self._folder = folder
         self._etcd = etcd
         self._addresses = {
-            **dict.fromkeys(("10.0.0.7:9601", "127.0.0.1:9601", "node-0:9601", "train-rank-0:9601"), mgr),
+            **dict.fromkeys(("10.0.0.7:9601", "127.0.0.1:9601", "node-0:9601"), mgr),
             **dict.fromkeys(("127.0.0.1:9602", "node-3:9602"), proxy),
             **dict.fromkeys(("0.0.0.0:9601", "[::]:9602", "127.0.0.1:0"), "127.0.0.1:0"),
             "10.0.0.7": OWN_IP,

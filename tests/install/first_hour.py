@@ -154,13 +154,13 @@ def own_scripts(user: Newcomer) -> None:
 
 
 def deploy(user: Newcomer) -> None:
-    """The files of a deployment: manifests, certificates for its Secrets, and the folder of a service's settings."""
+    """The files of a deployment: manifests, certificates for its Secret, and the folder of a service's settings."""
     manifests = user.runs(line(DEPLOY, "Kubernetes", "kubectl kustomize"), cut=(3, 3))
     kinds = {resource["kind"] for resource in yaml.safe_load_all(manifests)}
-    assert kinds == {"Job", "NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "Service"}
+    assert kinds == {"JobSet", "NetworkPolicy", "PodMonitor"}
     for certificates in (one for one in lines(DEPLOY, "Kubernetes", "") if one.startswith("taskd-net certs ")):
         user.runs(certificates)
-    for file in ("ca.crt", "mgr-0.crt", "mgr-0.key", "proxy-any.crt", "proxy-any.key"):  # as in the Secrets' lines
+    for file in ("ca.crt", "node.crt", "node.key"):  # as in the Secret's line
         assert f"certs/{file}" in section(DEPLOY, "Kubernetes") and (user.folder / "certs" / file).exists()
     folder, files, *_ = (one for one in lines(DEPLOY, "systemd", "") if one.startswith("install "))
     user.runs(folder)
