@@ -33,15 +33,32 @@ def test_everything_that_a_wheel_is_made_of_is_copied_in() -> None:
     copied = {path for rest in every("COPY") if not rest.startswith("--from") for path in rest.split()[:-1]}
     assert all((ROOT / path).exists() for path in copied)
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
-    assert copied == {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"], *wheel}
+    sources = {"pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"], *wheel}
+    assert copied == {*sources, "constraints.txt"}
 
 
 def test_it_installs_the_command_and_runs_it() -> None:
-    assert re.search(r"pip install .*'/src\[[\w,]+\]'$", every("RUN")[0])
+    assert re.search(r"pip install .*--constraint /src/constraints.txt '/src\[[\w,]+\]'$", every("RUN")[0])
     (entry,) = json.loads(only("ENTRYPOINT"))
     assert entry in PROJECT["project"]["scripts"]
     assert CliRunner().invoke(group, json.loads(only("CMD"))).exit_code == 0
-    assert all(base.split()[0] == "python:3.11-slim" for base in every("FROM"))
+    assert only("ARG") == "BASE=python:3.11-slim"
+    assert [base.split()[0] for base in every("FROM")] == ["${BASE}", "${BASE}"]
+
+
+def test_each_package_of_the_image_has_a_version() -> None:
+    """The extras, as far as the requirements name them; pip's own resolution has the rest."""
+    held = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted, seen = ["all"], set[str]()
+    while wanted:
+        if (extra := wanted.pop()) not in seen:
+            seen.add(extra)
+            for own in (re.fullmatch(r"taskd-net\[([\w,]+)\]", each) for each in extras[extra]):
+                wanted += own[1].split(",") if own else []
+    required = [*PROJECT["project"]["dependencies"], *(each for extra in seen for each in extras[extra])]
+    named = {re.split(r"[^\w-]", each, maxsplit=1)[0] for each in required} - {"taskd-net"}
+    assert named - held == set()
 
 
 def test_ports_are_the_defaults() -> None:
