@@ -43,7 +43,7 @@ AGAIN_S: Final = 0.2
 _ANYWHERE: Final = "192.0.2.1"
 """An address of documents, which is on every way out of this machine. Nothing is sent there."""
 
-_ALL: Final = "0.0.0.0"  # noqa: S104 - a machine without a way out has no better address for its Manager
+ALL: Final = "0.0.0.0"  # noqa: S104 - see `listen_host`
 
 UNTIL_EOF: Final = b"--until-eof"
 """Flag of a Manager that a launcher has started."""
@@ -62,31 +62,36 @@ def is_local(host: str) -> bool:
     return _bind(Address(host, 0)) is None
 
 
-def listen_host(first: str, own: str, *, is_placed: bool) -> str:
+def listen_host(first: str, own: str, *, is_placed: bool, nodes: int = 2) -> str:
     """The host to listen at, on the node that others reach by the name `first`.
 
     A pod's name may be known seconds after the pod has begun, or lead to the pod before it. So a Manager listens at an
-    address of this machine's own, and the others look the name up.
+    address of this machine's own, and the others look the name up. Where the name leads to a loopback address of this
+    host, as Debian's `/etc/hosts` has it, it leads others to another one. So the Manager listens at all then.
 
     Args:
         first: name or address of the first host.
         own: name of this host.
         is_placed: a platform says that this node has rank 0.
+        nodes: of the job.
 
     Returns:
         `first`, where this machine has it, or it is another one; else an address of this machine.
     """
-    if _is_ip(first) or first == "localhost" or is_local(first):
+    if _is_ip(first) or first == "localhost":
         return first
-    is_own = _is_same(first, own) or (is_placed and not _resolved(first))
-    return own_interface(own) if is_own else first
+    is_own = _is_same(first, own)
+    if is_local(first):
+        is_hidden = is_own and nodes > 1 and all(Address(each, 0).is_loopback for each in _resolved(first))
+        return ALL if is_hidden else first
+    return own_interface(own) if is_own or (is_placed and not _resolved(first)) else first
 
 
 def own_interface(own: str) -> str:
     """An address of this machine by which others may reach it: `POD_IP`, that of its name, or that of a route."""
     found = [os.environ.get("POD_IP", ""), *_resolved(own), own_address(_ANYWHERE)]
     usable = (each for each in found if each and not Address(each, 0).is_loopback and is_local(each))
-    return next(usable, _ALL)
+    return next(usable, ALL)
 
 
 def _is_ip(host: str) -> bool:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import partial
 from typing import Final
 
+import torch
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -23,7 +24,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
 from taskd_net.base.limits import NODE_S
 from taskd_net.base.logger import late_logger
-from taskd_net.job import manager_place, run_arguments
+from taskd_net.job import cpu_quota, manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, NODE_TIMEOUT, PROXY_PORT, UPSTREAM, joined, secured
@@ -41,6 +42,10 @@ from taskd_net.torch.patch import patched
 from taskd_net.torch.reasons import Failures
 
 log: Final = late_logger()
+
+
+AUTO: Final = "auto"
+"""Value of `--nproc-per-node`: one process for each accelerator, else for each CPU."""
 
 
 class Signalled(SignalException):
@@ -91,7 +96,7 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
     seam.check(torchrun=True)
     run_arguments.drop_empty()
     made = torchrun.get_args_parser()
-    args = run_arguments.parse(made, torchrun.determine_local_world_size, arguments, own_name())
+    args = run_arguments.parse(made, _processes_of, arguments, own_name())
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     if args.node_timeout is not None:
         os.environ[NODE_TIMEOUT] = str(args.node_timeout)  # for the Manager
@@ -117,6 +122,7 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
             reason = f"a job has a fixed size: with --nnodes {args.nnodes} it waits for all of them"
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
         args.nnodes = str(args.nodes)
+        _say_bound(args)
         if args.launches and job_id and args.place.attempt is not None:
             _refuse_if_late(job_id)
         is_own = starts and stack.enter_context(_manager(args, job_id))
@@ -140,6 +146,28 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         named = {"start_program": not args.no_python, "failures": failures, "told": told, "signals": signals}
         stack.enter_context(patched(args.node_rank, **named))
         torchrun.run(args)
+
+
+def _processes_of(text: str) -> int:
+    """The number of processes that `--nproc-per-node` means, as of torch. For `auto` without an accelerator the cgroup
+    bounds it.
+
+    Raises:
+        ValueError: as of torch.
+    """
+    processes: int = torchrun.determine_local_world_size(text)
+    if text != AUTO or torch.accelerator.is_available():
+        return processes
+    return cpu_quota.bounded(processes, cpu_quota.permitted_cpus())
+
+
+def _say_bound(args: Namespace) -> None:
+    """Say that `auto` takes fewer processes than torchrun's, and have torch take as many."""
+    if args.nproc_per_node != AUTO:
+        return
+    args.nproc_per_node = str(args.processes)
+    if (cpus := torchrun.determine_local_world_size(AUTO)) > args.processes:
+        log.info("auto_is_bounded", processes=args.processes, cpus=cpus, reason="the cgroup permits no more CPU time")
 
 
 def _say_end(
@@ -237,7 +265,8 @@ def _place(args: Namespace) -> tuple[str, bool]:
         # torch's store for the meeting of nodes is not needed, so its port is free, and all nodes know it.
         ports = Ports(port, ports_of(f"{host}:{port}").proxy)
     placed = args.node_rank == 0 and bool(args.place.platform)
-    args.listen = manager_place.listen_host(os.environ["MASTER_ADDR"], own_name(), is_placed=placed)
+    first, own = os.environ["MASTER_ADDR"], own_name()
+    args.listen = manager_place.listen_host(first, own, is_placed=placed, nodes=args.nodes)
     is_first = args.node_rank == 0 if args.node_rank is not None else manager_place.is_local(args.listen)
     starts = args.launches and is_first
     alone = args.nodes == 1 and not (addressed or job_id or args.mgr_port or UPSTREAM in os.environ)
@@ -259,7 +288,11 @@ def _meet_as_static(args: Namespace) -> None:
 
     torch's others would connect to a store before this launcher has an Agent. Scripts serve at the address of node 0.
     """
-    if args.nodes == 1 or args.rdzv_backend == "static":
+    if args.nodes == 1:
+        return
+    if args.launches and args.node_rank == 0 and args.listen not in (manager_place.ALL, os.environ["MASTER_ADDR"]):
+        args.master_addr = args.listen  # the name is not known yet, or leads to the pod before this one
+    if args.rdzv_backend == "static":
         return
     args.rdzv_backend, args.rdzv_endpoint = "static", ""
     if args.node_rank == 0 and not manager_place.is_local(args.master_addr):
@@ -285,7 +318,7 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         ConfigError: somebody else has its address.
         NoManager: it cannot be started, or not again.
     """
-    host = os.environ.get("POD_IP") or args.listen
+    host = args.listen if args.listen == manager_place.ALL else os.environ.get("POD_IP") or args.listen
     listen = Address.parse(joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET))
     size = f"{args.nodes}x{args.processes}"
     if not args.mgr and not manager_place.is_local(listen.host):

@@ -17,6 +17,8 @@ from torch.distributed.elastic.rendezvous.api import RendezvousHandler, Rendezvo
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.arguments import LOOPBACK
+from taskd_net.job.manager_place import listen_host
+from taskd_net.job.own_host import own_name
 
 log = late_logger()
 
@@ -24,10 +26,11 @@ log = late_logger()
 def serve_store(host: str) -> tuple[TCPStore, int]:
     """Serve a store for the workers, at this address alone. Returns it, and its port.
 
-    A host whose address is none of this machine's, such as that of a service, is served at all addresses.
+    A host whose address is none of this machine's, such as that of a service, is served at all addresses. So is one
+    whose name leads others to another address than this machine.
     """
     try:
-        listener = _listen(host)
+        listener = _listen(listen_host(host, own_name(), is_placed=False))
     except OSError as error:
         if error.errno != errno.EADDRNOTAVAIL:
             raise

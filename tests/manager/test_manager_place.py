@@ -14,7 +14,15 @@ import pytest
 from taskd_net import BlockingNode, ConfigError, NodeConfig
 from taskd_net.base.address import Address
 from taskd_net.job import manager_place
-from taskd_net.job.manager_place import Launched, answers, free_ports, is_local, is_taken, launched, listen_host
+from taskd_net.job.manager_place import (
+    Launched,
+    answers,
+    free_ports,
+    is_local,
+    is_taken,
+    launched,
+    listen_host,
+)
 from tests.manager.test_own_manager import Launcher
 from tests.ports import free_port
 
@@ -154,3 +162,16 @@ def test_route_gives_the_address_of_a_host_without_a_name(
 def test_manager_listens_nowhere_else(first: str, names: dict[str, str]) -> None:
     names["service"] = "203.0.113.9"
     assert listen_host(first, "node.b", is_placed=first == "service") == first
+
+
+@pytest.mark.parametrize("name", ["node-a", "node-a.example"])
+def test_manager_is_not_hidden_by_a_loopback_address_of_its_host(name: str, names: dict[str, str]) -> None:
+    """Debian gives a host the address 127.0.1.1. Other nodes know another one, and the Proxy of this one that one."""
+    names[name] = "127.0.1.1"
+    assert listen_host(name, "node-a", is_placed=False) == "0.0.0.0"
+    assert listen_host(name, "node-a", is_placed=False, nodes=1) == name
+
+
+def test_loopback_name_that_is_no_hosts_stays(names: dict[str, str]) -> None:
+    names["both-nodes"] = "127.0.0.1"
+    assert listen_host("both-nodes", "node-a", is_placed=True) == "both-nodes"

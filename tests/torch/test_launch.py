@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from taskd_net.job.cpu_quota import CGROUPS
 from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON
 
@@ -59,9 +60,9 @@ def run(folder: Path, *program: str, status: str = "0", logs: str | None = "log"
     )
 
 
-@pytest.mark.parametrize(("status", "expected"), [("0", 0), ("3", 1)])
+@pytest.mark.parametrize(("status", "expected"), [("0", 0), ("3", 65)])
 def test_manager_beside_one_node(status: str, expected: int, tmp_path: Path) -> None:
-    """A failed worker of node 0 ends the job, as TaskD's Manager decides."""
+    """The same failure twice in a row ends the job."""
     done = run(tmp_path, "-m", "taskd_net.cli", status=status)
     assert done.returncode == expected, done.stderr
     assert (tmp_path / "log" / "manager.log").read_text().count("manager_started") == 1
@@ -97,6 +98,38 @@ def test_manager_that_does_not_come_in_time(place: list[str], said: str, tmp_pat
     assert done.returncode == 143, done.stderr
     last = done.stderr.rpartition("taskd-net run: ")[2]
     assert last.startswith(said.format("nobody.invalid")) and last.count("\n") == 1 and "nobody.invalid" in last
+
+
+CPU = CGROUPS / "cpu"
+LIMIT = 'echo $$ > "$1"; shift; exec "$@"'
+
+
+@pytest.mark.skipif(not os.access(CPU / "cpu.cfs_quota_us", os.W_OK), reason="a cgroup of version 1 needs root")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one CPU is not bounded")
+def test_auto_takes_no_more_processes_than_a_quota_has_cpus_for(tmp_path: Path) -> None:
+    """A pod's limit of CPUs is a quota, beside which all cores of the machine are there."""
+    group = CPU / f"taskd-net-{secrets.token_hex(4)}"
+    group.mkdir()
+    try:
+        (group / "cpu.cfs_quota_us").write_text(str(150_000))
+        (tmp_path / "end-0").write_text("0\n")
+        command = ["sh", "-c", LIMIT, "limit", str(group / "cgroup.procs")]
+        command += [sys.executable, "-m", "taskd_net.cli", "run"]
+        done = subprocess.run(
+            [*command, "--standalone", "--nproc-per-node=auto", str(PLAIN)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            capture_output=True,
+            text=True,
+            timeout=SOON,
+            check=False,
+        )
+    finally:
+        group.rmdir()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1:4] == ["0", "0", "1"]
+    (line,) = [each for each in done.stderr.splitlines() if "auto_is_bounded" in each]
+    assert f"processes=1 cpus={os.cpu_count()}" in line
 
 
 OTHER_TORCH = """
