@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.base.bounded_file import open_to_write, read_file
+from taskd_net.base.bounded_file import open_to_write, read_end, read_file
 
 
 def test_file_with_its_mode(tmp_path: Path) -> None:
@@ -99,3 +99,13 @@ def test_fifo_is_not_written_whether_it_is_read_or_not(tmp_path: Path, read: boo
         open_to_write(fifo)
     if reader is not None:
         os.close(reader)
+
+
+def test_end_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abcdef")
+    assert read_end(tmp_path / "file", 3) == b"def"
+    assert read_end(tmp_path / "file", 10) == b"abcdef"
+    os.mkfifo(tmp_path / "fifo")
+    for path, kind in ((tmp_path, "folder"), (tmp_path / "fifo", "FIFO"), (Path(os.devnull), "device")):
+        with pytest.raises(OSError, match=f"it is a {kind}; expected a regular file"):
+            read_end(path, 3)

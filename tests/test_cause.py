@@ -174,6 +174,11 @@ def test_words() -> None:
         "before that, an exception ended a thread of it:",
         "KeyError: 1",
     ]
+    assert words(replace(silent, thread=None, last_lines="a\nb\x1b"))[1:] == [
+        "the last lines of its standard error:",
+        "a",
+        "b\\u001b",
+    ]
     of_a_file = replace(CAUSE, reason=Reason(message="SyntaxError: x", place=Place("a.py", 3, "")))
     assert words(of_a_file)[1:] == ["at a.py, line 3", "SyntaxError: x"]
     assert words(replace(CAUSE, reason=Reason(message="text")))[1:] == ["text"]
@@ -187,6 +192,7 @@ def test_words() -> None:
         Cause(),
         Cause(3, 1, "h", 7, 0, "SIGKILL", AT, asked=True),
         Cause(3, 1, "h", 7, 0, "SIGKILL", AT, out_of_memory=True),
+        Cause(3, 1, "h", 7, 7, last_lines="a\nb"),
         replace(CAUSE, thread=Reason("KeyError", "KeyError: 1", "Traceback", None, AT, 7)),
     ],
 )

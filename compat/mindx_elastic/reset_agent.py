@@ -6,7 +6,7 @@ from torch.distributed.elastic.agent.server import RunResult
 
 from taskd_net.mindspore import invoke_run
 from taskd_net.torch.agent import ElasticAgent
-from taskd_net.torch.patch import patch
+from taskd_net.torch.patching import patch
 
 __all__ = ["ResetAgent", "patch_torch_methods"]
 

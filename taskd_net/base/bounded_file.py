@@ -56,6 +56,27 @@ def read_file(path: str | Path, most: int, seconds: float, *, regular: bool = Fa
     raise ValueError(f"it has more than {most} bytes")
 
 
+def read_end(path: str | Path, most: int) -> bytes:
+    """Read the last bytes of a regular file. One that others write has what it had at the call.
+
+    Args:
+        path: the file.
+        most: bound on the bytes.
+
+    Raises:
+        OSError: it cannot be opened or read, or is not regular.
+        ValueError: the path has a NUL.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, f"it is a {_kind(found.st_mode)}; expected a regular file")
+        return os.pread(descriptor, most, max(0, found.st_size - most))
+    finally:
+        os.close(descriptor)
+
+
 def _kind(mode: int) -> str:
     return "folder" if stat.S_ISDIR(mode) else "FIFO" if stat.S_ISFIFO(mode) else "device"
 

@@ -28,6 +28,9 @@ TEXT_CHARS: Final = 1024
 MARK_CHARS: Final = 64
 """Characters by which a text may be longer: it has been cut before, and has the words for what was left out."""
 
+LAST_CHARS: Final = 4 * 1024
+"""Characters that are kept of the last lines of a process's standard error."""
+
 TOLD_HEAD_CHARS: Final = 1024
 """The same of a traceback in a command: one goes to each node at the end of a job, and is stored until it is taken."""
 
@@ -106,6 +109,7 @@ class Cause:
         out_of_memory: the kernel killed it for want of memory.
         reason: its own record of the failure; None if it left none.
         thread: its record of the first exception that ended a thread of it.
+        last_lines: of its standard error, where it left no record, and torch writes that into a file.
     """
 
     rank: int = 0
@@ -119,6 +123,7 @@ class Cause:
     out_of_memory: bool = False
     reason: Reason | None = None
     thread: Reason | None = None
+    last_lines: str = ""
 
     @property
     def lost_peer(self) -> bool:
@@ -161,9 +166,9 @@ class Cause:
 
     @property
     def brief(self) -> Cause:
-        """The cause without tracebacks."""
+        """The cause without tracebacks and last lines."""
         reason = self.reason
-        return replace(self, reason=reason and replace(reason, traceback=""), thread=None)
+        return replace(self, reason=reason and replace(reason, traceback=""), thread=None, last_lines="")
 
 
 def read_reason(text: str) -> Reason:
@@ -232,6 +237,7 @@ def read_cause(text: str) -> Cause | None:
         out_of_memory=value.get("out_of_memory") is True,
         reason=_reason(value.get("reason")),
         thread=_reason(value.get("thread")),
+        last_lines=_text(value.get("last_lines"), LAST_CHARS),
     )
 
 
@@ -266,6 +272,8 @@ def words(cause: Cause, others: Collection[int] = ()) -> list[str]:
         if (place := cause.reason.place) is not None:
             lines.append(f"at {place.file}, line {place.line}" + (f", in {place.function}" if place.function else ""))
         lines += (cause.reason.traceback or cause.reason.message).splitlines()
+    elif cause.last_lines:
+        lines += ["the last lines of its standard error:", *cause.last_lines.splitlines()]
     elif cause.code:
         lines.append("it left no reason, such as after os._exit; see its standard error")
     if cause.thread is not None:
@@ -313,8 +321,8 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: object) -> str:
-    return _cut(value, TEXT_CHARS) if isinstance(value, str) else ""
+def _text(value: object, most: int = TEXT_CHARS) -> str:
+    return _cut(value, most) if isinstance(value, str) else ""
 
 
 def _traceback(value: object) -> str:

@@ -52,6 +52,9 @@ def _last(failure: Document) -> list[Line]:
         lines.append((f"  at {first['file']}, line {first['line']}{function}", ""))
     said = first["traceback"] or [each for each in (first["message"],) if each]
     lines += [(f"    {line}", "") for line in said]
+    if first["last_lines"]:
+        lines.append(("  the last lines of its standard error:", ""))
+        lines += [(f"    {line}", "") for line in first["last_lines"]]
     if failure["others"]:
         lines.append((f"  failed because of it: ranks {', '.join(map(str, failure['others']))}", ""))
     lines.append((f"  {_answer(failure)}", ""))
@@ -60,8 +63,11 @@ def _last(failure: Document) -> list[Line]:
 
 def _lost(failure: Document) -> str:
     """Lost nodes, and the ranks that failed because of it."""
+    words = f"node {', '.join(map(str, failure['lost']))} was lost"
+    if not failure["first"]["end"]:
+        return words
     ranks = sorted({failure["first"]["rank"], *failure["others"]})
-    return f"node {', '.join(map(str, failure['lost']))} was lost; ranks {', '.join(map(str, ranks))} lost their peers"
+    return f"{words}; ranks {', '.join(map(str, ranks))} lost their peers"
 
 
 def _short(failure: Document) -> str:

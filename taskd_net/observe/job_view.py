@@ -180,6 +180,7 @@ class CauseView:
         message: type and text of the exception.
         file, line, function: the script's deepest line; an empty file if it is unknown.
         traceback: its lines, 400 at most; none for earlier failures than the last one.
+        last_lines: of its standard error, where it left no reason, and torch writes that into a file; 10 at most.
     """
 
     rank: int = 0
@@ -194,6 +195,7 @@ class CauseView:
     line: int = 0
     function: Annotated[str, TEXT] = ""
     traceback: tuple[str, ...] = ()
+    last_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +206,9 @@ class FailureView:
         number: among those of the run, from 1.
         at: the time at which the Manager heard of it.
         lived: seconds since all processes had been started.
-        first: its first cause, below.
+        first: its first cause, below; without an `end` where nodes were lost, and no rank has failed.
         others: ranks that failed because of it.
-        lost: nodes that were lost, where all ranks failed because of that: the first cause is a victim's then.
+        lost: nodes that were lost, where no rank failed, or all because of that: the first cause is a victim's then.
         answer: what the Manager did, in words; empty before.
         answered: the time of it.
     """

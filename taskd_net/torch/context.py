@@ -267,6 +267,7 @@ class RankContext(SubprocessContext):
                 pid=process.pid,
                 status=process.returncode,
                 error_file=self.error_files[local_rank],
+                stderr_file=self.stderrs[local_rank],
                 noticed_ns=time.time_ns(),
                 asked_ns=self._asked_ns.get(local_rank),
                 out_of_memory=self._kills.end(process.pid, killed=process.returncode == -signal.SIGKILL),

@@ -38,7 +38,7 @@ from taskd_net.job.own_manager import NoManager, own_manager
 from taskd_net.job.platforms.display import facts, sources
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
-from taskd_net.torch.patch import patched
+from taskd_net.torch.patching import patched
 from taskd_net.torch.reasons import Failures
 
 log: Final = late_logger()

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskd_net.base.bounded_file import read_file
-from taskd_net.base.cause import REASON_BYTES, Cause, Reason, first, read_reason, read_stack, words
+from taskd_net.base.bounded_file import read_end, read_file
+from taskd_net.base.cause import LAST_CHARS, REASON_BYTES, Cause, Reason, first, read_reason, read_stack, words
 from taskd_net.base.logger import late_logger
 from taskd_net.base.untrusted import json_value, natural, printable
 from taskd_net.job.agent.messages import Exit
@@ -25,6 +25,9 @@ log: Final = late_logger()
 
 READ_S: Final = 5.0
 """Seconds for the read of one file. It may be on a network's file system."""
+
+LAST_LINES: Final = 10
+"""Lines of a process's standard error that are kept of one that left no record."""
 
 STACK_AT: Final = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 """Signals at which faulthandler writes the stack. Forked children write into the same file, so it counts only if the
@@ -82,6 +85,7 @@ class Failures:
         pid: int,
         status: int,
         error_file: str,
+        stderr_file: str,
         noticed_ns: int,
         asked_ns: int | None,
         out_of_memory: bool = False,
@@ -95,6 +99,7 @@ class Failures:
             pid: its process.
             status: its exit code, or the negative number of a signal.
             error_file: place of its records.
+            stderr_file: file of its standard error; empty without one.
             noticed_ns: time of the Agent's look, in ns since the epoch.
             asked_ns: time of the Agent's SIGTERM to it, if that came before its end.
             out_of_memory: the kernel killed it for want of memory.
@@ -118,6 +123,7 @@ class Failures:
             out_of_memory=out_of_memory,
             reason=failure,
             thread=records.thread,
+            last_lines=_last_lines(stderr_file) if failure is None else "",
         )
         self._causes[rank] = cause
         return cause
@@ -223,6 +229,17 @@ def _stack(error_file: str) -> Reason | None:
         return None
     text = _content(Path(f"{error_file}.fault"))
     return None if text is None else read_stack(text)
+
+
+def _last_lines(path: str) -> str:
+    """The last lines of a log; empty without one. A longer first line of them has lost its beginning."""
+    if not path:
+        return ""
+    try:
+        text = read_end(path, LAST_CHARS).decode(errors="backslashreplace")
+    except (OSError, ValueError):  # /dev/null, as torch has it for a stream without a file
+        return ""
+    return "\n".join(text.splitlines()[-LAST_LINES:])
 
 
 def _name(number: int) -> str:

@@ -43,6 +43,8 @@ def test_failures_before_are_a_line_each() -> None:
         "",
         f"FAILURE 7  rank 0 failed first: ended by SIGKILL (node 0, host worker-6, pid 12), at {at(-2)}",
         "  after 5 s of training",
+        "  the last lines of its standard error:",
+        "    step 41",
         "  not answered yet",
         "",
         "BEFORE  newest first",
@@ -70,6 +72,11 @@ def test_node_that_was_lost_is_the_cause_and_not_its_victims() -> None:
     found = lines(JobView("J", AT, failures=(victims, victims)))
     assert found[2:4] == [f"FAILURE 1  {said}, after 9 s of training", f"  {at(0)}  all ranks restarted"]
     assert found[-1] == f"  #1  after 9 s: {said}; {at(0)}  all ranks restarted"
+
+
+def test_node_that_was_lost_without_a_failed_rank() -> None:
+    found = lines(JobView("J", AT, failures=(FailureView(1, AT, 9.0, answer="back", answered=AT, lost=(1,)),)))
+    assert found[2:] == ["FAILURE 1  node 1 was lost, after 9 s of training", f"  {at(0)}  back"]
 
 
 def test_job_without_a_failure() -> None:

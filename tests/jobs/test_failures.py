@@ -84,15 +84,50 @@ def test_rank_that_has_lost_a_peer_decides_nothing_before_all_have_answered() ->
     assert failures.verdict(20.0, 0, settled=False) == ""
     assert failures.verdict(20.0, 0, settled=True) == "failure 1 of node 0, which has 0 restarts"
     assert failures.open is not None and failures.open.lost == []
-    failures.loses(1)
+    failures.replaces(1)
     assert failures.verdict(20.0, 0, settled=True) == "", "its node was lost"
     assert failures.open.lost == [1] and told(failures.open) == "node 1 was lost; after it ranks 0"
     failures.attempt_begins(21.0)
     assert failures.charged == {} and failures.lost == set() and not failures.past[0].charged
     take(failures, 30.0, cause())
-    failures.loses(0)
+    failures.replaces(0)
     assert failures.verdict(30.0, 0, settled=False) == "failure 1 of node 1, which has 0 restarts", "its own failure"
     assert failures.open.lost == []
+
+
+def test_lost_node_is_a_failure_also_where_no_rank_has_failed() -> None:
+    failures = at_work(10.0)
+    failures.loses(20.0, [2, 1])
+    assert failures.open is not None and failures.count == 2
+    assert (failures.open.lost, failures.open.others, told(failures.open)) == ([1, 2], [], "node 1,2 was lost")
+    assert failures.verdict(20.0, 0, settled=True) == "" and not failures.comes_again
+    assert failures.left(20.0, {0: None, 1: None}) == FAILURES - 1, "it costs nothing"
+    failures.loses(21.0, [0])
+    assert failures.count == 2 and failures.open.lost == [0, 1, 2]
+    failures.late(cause(0, 0, 0, GLOO))
+    assert told(failures.open) == "node 0,1,2 was lost; after it ranks 0", "a victim"
+    failures.attempt_begins(22.0)
+    assert failures.charged == {1: 1}
+
+
+def test_rank_that_fails_by_itself_while_a_node_is_lost_is_the_cause() -> None:
+    failures = at_work(10.0)
+    failures.loses(20.0, [1])
+    take(failures, 21.0, cause(0, 0))
+    assert failures.open is not None and failures.open.lost == [] and failures.count == 2
+    assert told(failures.open) == "rank 0 of node 0: exit code 1: ValueError: boom at train.py, line 3"
+
+
+def test_lost_node_between_two_failures_does_not_part_them() -> None:
+    """A node that goes and comes would keep a bug alive otherwise, and short attempts are no measure of progress."""
+    failures = at_work(10.0)
+    take(failures, 20.0, cause())
+    failures.attempt_begins(21.0)
+    failures.loses(22.0, [1])
+    failures.attempt_begins(23.0)
+    take(failures, 24.0, cause())
+    assert failures.comes_again
+    assert failures.recent(24.0) == 3
 
 
 def test_pauses_grow_until_it_is_too_much() -> None:
@@ -129,7 +164,7 @@ def test_restarts_left_are_those_of_the_node_with_the_fewest() -> None:
     assert failures.left(20.0, {0: 1}) == 1
     lost = at_work(10.0)
     take(lost, 20.0, cause(2, 1, 0, GLOO))
-    lost.loses(0)
+    lost.replaces(0)
     assert lost.left(20.0, {1: 3}) == 2, "it costs nothing"
 
 

@@ -125,7 +125,10 @@ WHOLE: Final = JobView(
             "all ranks restarted: round 2",
             AT - 29,
         ),
-        FailureView(7, AT - 2, 5.0, CauseView(0, 0, "worker-6", 12, "ended by SIGKILL", AT - 2)),
+        FailureView(
+            *(7, AT - 2, 5.0),
+            CauseView(0, 0, "worker-6", 12, "ended by SIGKILL", AT - 2, last_lines=("step 41",)),
+        ),
     ),
     ended="6 failures within 600 s",
 )

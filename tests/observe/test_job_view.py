@@ -81,8 +81,10 @@ def test_failures_of_a_job() -> None:
             "rank": 3, "node": 1, "host": "worker-7", "pid": 4711, "end": "exit code 1", "time": AT - 31,
             "type": "ValueError", "message": "ValueError: boom", "file": "/job/train.py", "line": 42,
             "function": "step", "traceback": ["Traceback (most recent call last):", "ValueError: boom"],
+            "last_lines": [],
         },
     }  # fmt: skip
+    assert bare["first"]["last_lines"] == ["step 41"]
     assert (bare["answer"], bare["answered"], bare["first"]["type"], bare["first"]["file"]) == (None,) * 4
     assert found["ended"] == "6 failures within 600 s" and document_of(JobView())["ended"] is None
 

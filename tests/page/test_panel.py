@@ -30,9 +30,10 @@ def test_it_is_bounded() -> None:
 
 def test_browsers_get_the_first_failures_without_their_tracebacks() -> None:
     cause = CauseView(3, 1, "worker-7", 7, "exit code 1", 5.0, "ValueError", "ValueError: boom", traceback=("a = 1",))
+    cause = replace(cause, last_lines=("b = 2",))
     (failure,) = panel(JobView(failures=(FailureView(1, 5.0, 2.0, cause),)))["failures"]
     assert (failure["first"]["rank"], failure["first"]["message"]) == (3, "ValueError: boom")
-    assert failure["first"]["traceback"] == []
+    assert (failure["first"]["traceback"], failure["first"]["last_lines"]) == ([], [])
 
 
 def test_reports_and_looks_change_nothing() -> None:

@@ -127,6 +127,7 @@ def add(failures: Failures, records: Records | None = None, **more: Any) -> Caus
         "pid": PID,
         "status": 1,
         "error_file": "",
+        "stderr_file": "",
         "noticed_ns": 100,
         "asked_ns": None,
     }
@@ -173,6 +174,16 @@ def test_stack_counts_where_the_process_itself_ended_by_a_signal(tmp_path: Path)
         assert add(Failures(), status=-11, error_file=none).reason is None
     record = Reason(message="boom")
     assert add(Failures(), Records(record), status=-6, error_file=str(path)).reason == record
+
+
+def test_last_lines_of_a_process_without_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "stderr.log"
+    path.write_bytes(b"x" * 5000 + b"".join(b"\nline %d" % number for number in range(12)) + b"\n\xff")
+    told = "\n".join([*(f"line {number}" for number in range(3, 12)), "\\xff"])
+    assert add(Failures(), status=-9, stderr_file=str(path)).last_lines == told
+    assert add(Failures(), Records(Reason(message="boom")), stderr_file=str(path)).last_lines == ""
+    for none in ("", os.devnull, str(tmp_path / "none"), str(tmp_path)):
+        assert add(Failures(), stderr_file=none).last_lines == ""
 
 
 ENDED = "taskd-net run: the job has ended: failure 1 of node 0, which has 0 restarts"
@@ -242,8 +253,13 @@ def test_failures_that_follow_from_a_signal_are_no_reason() -> None:
         ("os.kill(os.getpid(), 9)", "ended by SIGKILL", []),
         ("os.abort()", "ended by SIGABRT", ["Fatal Python error: Aborted"]),
         ("os._exit(7)", "exit code 7", ["it left no reason, such as after os._exit; see its standard error"]),
+        (
+            "print('out of', 'luck', file=sys.stderr, flush=True); os._exit(7)",
+            "exit code 7",
+            ["the last lines of its standard error:", "out of luck"],
+        ),
     ],
-    ids=["exception", "exit", "killed", "abort", "exit-at-once"],
+    ids=["exception", "exit", "killed", "abort", "exit-at-once", "exit-with-a-line"],
 )
 def test_last_words_of_the_launcher(guilty: str, end: str, more: list[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TOGETHER.format(guilty=guilty, victim=""))

@@ -37,7 +37,7 @@ def panel(view: JobView) -> Document:
         agents=tuple(islice(trouble, AGENTS)),
         devices=view.devices[:DEVICES],
         decisions=view.decisions[-DECISIONS:],
-        failures=tuple(replace(each, first=replace(each.first, traceback=())) for each in view.failures),
+        failures=tuple(replace(each, first=replace(each.first, traceback=(), last_lines=())) for each in view.failures),
     )
     whole = document_of(shown)
     del whole["time"]

@@ -13,7 +13,7 @@ start would end in it, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -51,12 +51,12 @@ class JobFailure:
         at: the time at which the Manager heard of it.
         lived: seconds since the begin of its attempt.
         fresh: that attempt has made progress, or it is the first one.
-        first: the first cause.
+        first: the first cause; that of no rank where only nodes were lost.
         ranks: node by rank, of all that have failed.
         answer: what the Manager did then, in words; empty before.
         answered: the time of it.
         charged: a node has one restart less for it.
-        lost: nodes that were lost, where the ranks have failed because of that.
+        lost: nodes that were lost, where ranks have failed because of that, or none has.
     """
 
     number: int = 0
@@ -72,7 +72,7 @@ class JobFailure:
 
     def take(self, cause: Cause) -> None:
         """A cause on some node: the earliest one counts."""
-        if order(cause) < order(self.first):
+        if not self.ranks or order(cause) < order(self.first):
             self.first = cause
 
     @property
@@ -146,9 +146,17 @@ class JobFailures:
             failure.ranks[cause.rank] = cause.node
             self._name_lost()
 
-    def loses(self, node: int) -> None:
-        """A node was lost: its Agent is another process."""
+    def replaces(self, node: int) -> None:
+        """The Agent of a node is another process."""
         self.lost.add(node)
+        self._name_lost()
+
+    def loses(self, now: float, nodes: Collection[int]) -> None:
+        """The others wait for lost nodes. That is a failure of its own where no rank has failed."""
+        self.lost.update(nodes)
+        if self.open is None:
+            cause = Cause(node=min(nodes), at_ns=int(now * 1e9))
+            self.open, self.count = self._opened(now, cause), self.count + 1
         self._name_lost()
 
     def answer(self, now: float, words: str) -> None:
@@ -176,7 +184,7 @@ class JobFailures:
     @property
     def comes_again(self) -> bool:
         """True where a further start would end in the open failure, too: its process says so, or it has come twice."""
-        failure, before = self.open, self.past[-1] if self.past else None
+        failure, before = self.open, self._before
         if failure is None:
             return False
         likeness = failure.first.likeness
@@ -200,7 +208,7 @@ class JobFailures:
         first = failure.first
         if first.code == NEVER_AGAIN:
             return f"rank {first.rank} has ended with {NEVER_AGAIN}, so it is not to be started again"
-        if first.lost_peer and (not settled or self.lost):
+        if self._is_of_lost_node(failure) or (first.lost_peer and not settled):
             return ""
         if self.comes_again:
             return f"the same failure twice in a row: {first.likeness}"
@@ -221,7 +229,7 @@ class JobFailures:
         for failure in reversed(self.shown):
             if failure.at <= now - FAILURES_S:
                 break
-            count += failure.charged or failure is self.open
+            count += failure.charged or (failure is self.open and not self._is_of_lost_node(failure))
             if failure.fresh:
                 break
         return count
@@ -251,8 +259,13 @@ class JobFailures:
 
     def _is_fresh(self, lived: float) -> bool:
         """True where an attempt that has lived so long has made progress, or is the first one."""
-        before = self.past[-1] if self.past else None
+        before = self._before
         return before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
+
+    @property
+    def _before(self) -> JobFailure | None:
+        """The last failure of ranks before the open one."""
+        return next((each for each in reversed(self.past) if not each.lost), None)
 
     def _name_lost(self) -> None:
         """Note whether the open failure comes from lost nodes, which may be heard of later than of their peers."""
@@ -261,14 +274,14 @@ class JobFailures:
             self.open.lost = sorted(self.lost) if self._is_of_lost_node(self.open) else []
 
     def _is_of_lost_node(self, failure: JobFailure) -> bool:
-        """True where ranks failed only because a node was lost: no node has failed."""
-        return failure.first.lost_peer and bool(self.lost)
+        """True where ranks failed only because a node was lost, or none failed: no node has one restart less."""
+        return bool(self.lost) and (failure.first.lost_peer or not failure.ranks)
 
 
 def told(failure: JobFailure) -> str:
     """A failure in one line, for the log."""
     if failure.lost:
         nodes, ranks = (",".join(map(str, each)) for each in (failure.lost, sorted(failure.ranks)))
-        return f"node {nodes} was lost; after it ranks {ranks}"
+        return f"node {nodes} was lost" + (f"; after it ranks {ranks}" if ranks else "")
     said = summary(failure.first)
     return f"{said}; after it ranks {','.join(map(str, failure.others))}" if failure.others else said

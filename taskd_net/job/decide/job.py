@@ -382,7 +382,7 @@ class Job:
             node = int(src.server_rank)
             current.open_faults.replaced(self._ranks_of(node) if src.role == Role.AGENT else ())
             if src.role == Role.AGENT and current.failures.began:
-                current.failures.loses(node)
+                current.failures.replaces(node)
             if src.role == Role.WORKER:
                 current.outbox.void(traffic.worker(node, int(src.process_rank)))
             else:
@@ -583,7 +583,11 @@ class Job:
             case traffic.NodesMissing():
                 current.records.nodes_missing(item.nodes, item.until)
                 return
+            case traffic.NodesLost():
+                current.failures.loses(current.now, item.nodes)
             case traffic.AttemptBegins():
+                if current.failures.open is not None and not current.failures.open.answer:
+                    self._answered("the nodes are back; the others have kept their processes", outcome)
                 current.failures.attempt_begins(current.now)
                 current.records.all_met()
             case traffic.RunEnds():
@@ -640,7 +644,7 @@ class Job:
         if not records.rounds.open:
             failures.close(self.state.now)
         failure = failures.open
-        if failure is None or not agents:
+        if failure is None or not failure.ranks or not agents:
             return {}
         if not all(records.has_feature(rank, vocabulary.TELLS) for rank in agents):
             return {}

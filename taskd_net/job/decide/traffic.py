@@ -260,6 +260,17 @@ class NodesMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesLost:
+    """Nodes are lost, and all others wait for their return.
+
+    Args:
+        nodes: their ranks.
+    """
+
+    nodes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptBegins:
     """All processes of the job are there again: what fails now is a further failure."""
 
@@ -289,6 +300,7 @@ Item = (
     | RunBegins
     | MeetsNoMore
     | NodesMissing
+    | NodesLost
     | AttemptBegins
     | RunEnds
 )

@@ -128,7 +128,7 @@ def _failure(failure: JobFailure) -> FailureView:
         number=failure.number,
         at=failure.at,
         lived=failure.lived,
-        first=_cause(failure.first),
+        first=_cause(failure.first) if failure.ranks else CauseView(),
         others=tuple(failure.others[:RANKS_SHOWN]),
         answer=failure.answer,
         answered=failure.answered,
@@ -155,4 +155,5 @@ def _cause(cause: Cause) -> CauseView:
         line=place.line,
         function=place.function,
         traceback=tuple(lines),
+        last_lines=tuple(cause.last_lines.splitlines()),
     )

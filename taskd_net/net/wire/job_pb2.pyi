@@ -320,7 +320,7 @@ class Failure(_message.Message):
     def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Cause(_message.Message):
-    __slots__ = ("rank", "node", "host", "pid", "end", "at", "kind", "message", "file", "line", "function", "traceback")
+    __slots__ = ("rank", "node", "host", "pid", "end", "at", "kind", "message", "file", "line", "function", "traceback", "last_lines")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -333,6 +333,7 @@ class Cause(_message.Message):
     LINE_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    LAST_LINES_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node: int
     host: str
@@ -345,4 +346,5 @@ class Cause(_message.Message):
     line: int
     function: str
     traceback: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, rank: _Optional[int] = ..., node: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., end: _Optional[str] = ..., at: _Optional[float] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., traceback: _Optional[_Iterable[str]] = ...) -> None: ...
+    last_lines: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., end: _Optional[str] = ..., at: _Optional[float] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., traceback: _Optional[_Iterable[str]] = ..., last_lines: _Optional[_Iterable[str]] = ...) -> None: ...

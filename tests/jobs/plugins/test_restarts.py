@@ -11,7 +11,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.cause import AS_TERMINATED, NEVER_AGAIN, Cause, Place, Reason, read_cause, write_cause
 from taskd_net.job.decide.epochs import LEFT, NEW, RUNNING
 from taskd_net.job.decide.events import RetryTime
-from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S
+from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S, told
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
 from taskd_net.job.decide.plugins.restarts import LOST_S, TELL_S
@@ -104,6 +104,12 @@ def at_work(restarts: int = 3, config: JobConfig = JOB) -> Nodes:
     nodes.beat(*ranks)
     nodes.scene.lines.clear()
     return nodes
+
+
+def first_told(nodes: Nodes) -> str:
+    """The only failure, as the log tells it."""
+    (failure,) = nodes.scene.job.state.failures.shown
+    return told(failure)
 
 
 def left(nodes: Nodes) -> int | None:
@@ -253,6 +259,8 @@ def test_a_silent_node_is_lost_and_waited_for() -> None:
         assert nodes.tick(LOST_S / 6 - 0.1) == []
     nodes.beat(0)
     assert codes(nodes.tick(1.0)) == [("Agent/0", 208), ("Agent/1", 208)]
+    assert first_told(nodes) == "node 1 was lost"
+    assert nodes.scene.job.state.failures.shown[-1].answer == "all ranks restarted: round 2"
     nodes.scene.away.add("Agent/1")
     nodes.ready(2, 0)
     nodes.tick(1.0)
@@ -264,6 +272,36 @@ def test_a_silent_node_is_lost_and_waited_for() -> None:
     ends = {(each.extension["Reason"], each.extension["ExitStatus"]) for each in sent if each.code == 203}
     assert ends == {("node 1 has not come within 100 s", str(AS_TERMINATED))}
     assert not nodes.scene.job.state.records.rounds.open
+
+
+def test_a_node_that_does_not_answer_a_failure_is_its_cause() -> None:
+    """Its victims are heard of first. A rank that has failed by itself stays the cause."""
+    for reason, cause in ((GLOO, "node 1 was lost; after it ranks 0"), (BUG, "rank 0 of node 0: exit code 1")):
+        nodes = at_work()
+        nodes.fail(0, 5, reason)
+        nodes.settle()
+        nodes.scene.away.add("Agent/1")
+        nodes.ready(2, 0)
+        assert first_told(nodes).startswith("rank 0 of node 0")
+        for _ in range(4):
+            nodes.beat(0)
+            nodes.tick(LOST_S / 3)
+        assert first_told(nodes).startswith(cause)
+
+
+def test_launchers_hear_of_no_rank_where_none_has_failed() -> None:
+    nodes = Nodes(features="meets,tells")
+    nodes.come(0, 1)
+    nodes.settle()
+    nodes.ready(1, 0, 1)
+    nodes.settle()
+    sent = []
+    for _ in range(30):
+        nodes.beat(0)
+        nodes.ready(nodes.number, 0)
+        sent += nodes.tick(5.0)
+    assert {each.code for each in sent} >= {203, 208}
+    assert [each for each in sent if vocabulary.CAUSE in each.extension] == []
 
 
 def test_a_node_that_never_comes_ends_the_others() -> None:
@@ -845,6 +883,9 @@ def test_ranks_of_other_nodes_keep_their_processes_while_a_node_comes_back(back:
     scene.part(RUNNING, 0, 1, 2, 3, epoch=2)
     assert nodes.settle() == [] and owner(scene) == ""
     assert nodes.number == 1 and scene.job.state.failures.charged == {}
+    (loss,) = scene.job.state.failures.shown
+    assert told(loss) == f"node {back} was lost"
+    assert loss.answer == "the nodes are back; the others have kept their processes"
 
 
 def test_a_silent_node_is_waited_for_by_ranks_that_keep_their_processes() -> None:
@@ -855,6 +896,7 @@ def test_a_silent_node_is_waited_for_by_ranks_that_keep_their_processes() -> Non
     nodes.tick(2.0)
     nodes.settle()
     assert nodes.scene.job.state.records.rounds.missing == {1}
+    assert first_told(nodes) == "node 1 was lost"
     nodes.beat(0, 1)
     assert codes(nodes.tick(TELL_S)) == [("Agent/0", 305), ("Agent/1", 305)]
     assert owner(nodes.scene) == "" and nodes.number == 1

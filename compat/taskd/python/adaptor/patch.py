@@ -1,5 +1,5 @@
 """torchrun under TaskD's Manager. The import patches torch, as a line in torch/distributed/run.py expects."""
 
-from taskd_net.torch.patch import patch
+from taskd_net.torch.patching import patch
 
 patch()

@@ -71,7 +71,8 @@ function firstFailures(job) {
   if (!job.failures.length && !job.ended) return [];
   const rows = [...job.failures].reverse().map(({ first, others, lost, answer, time }) => {
     if (lost.length) {
-      const words = ["was lost", `after it ranks ${[first.rank, ...others].join(", ")}`, answer, clock(time)];
+      const victims = first.end ? `after it ranks ${[first.rank, ...others].join(", ")}` : "";
+      const words = ["was lost", victims, answer, clock(time)];
       return [`node ${lost.join(", ")}`, words.filter(Boolean).join("; "), !answer];
     }
     const place = first.file && `${first.file}, line ${first.line}`;

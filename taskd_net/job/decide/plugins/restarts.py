@@ -39,7 +39,7 @@ from taskd_net.job.decide.plugins.plugin import INFINITY, Progress
 from taskd_net.job.decide.records import JOB_NODES
 from taskd_net.job.decide.snapshot import Snapshot
 from taskd_net.job.decide.times import Moment, Timer
-from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, NodesMissing, RunBegins, RunEnds
+from taskd_net.job.decide.traffic import AttemptBegins, MeetsNoMore, NodesLost, NodesMissing, RunBegins, RunEnds
 
 LOST_S: Final = 30.0
 """Seconds without a report of an Agent after which its node is lost. The processes of a launcher that was stopped for
@@ -139,6 +139,7 @@ class JobRestarts(GathersRanks[Course]):
             if state.keeps and not _keeps(snapshot):
                 return self._restart(snapshot)
         elif _away(snapshot):
+            self._lose(snapshot, _silent(snapshot) | snapshot.records.asking)
             if not _keeps(snapshot):
                 return self._restart(snapshot)
             self._await(snapshot, rounds.number, keeps=True)
@@ -272,6 +273,8 @@ class JobRestarts(GathersRanks[Course]):
             return self._end(snapshot, reason, AS_TERMINATED)
         if now >= state.tell or snapshot.records.rounds.missing:
             self._note(snapshot, missing)
+        if snapshot.records.rounds.open:
+            self._lose(snapshot, _silent(snapshot).intersection(missing))
         if now >= state.tell:
             state.tell = now + TELL_S
             extension = {vocabulary.MISSING: named, vocabulary.SECONDS: f"{state.until - now:.0f}"}
@@ -279,6 +282,12 @@ class JobRestarts(GathersRanks[Course]):
                 if snapshot.records.meets(rank):
                     self.send(traffic.agent(rank), vocabulary.MEETING, str(state.number), extension)
         return Progress.HOLD
+
+    def _lose(self, snapshot: Snapshot, nodes: Collection[int]) -> None:
+        """Note the nodes that are lost, once."""
+        lost, failures = frozenset(nodes), snapshot.failures
+        if lost and (failures.open is None or not lost <= failures.lost):
+            self.decide(NodesLost(lost))
 
     def _note(self, snapshot: Snapshot, missing: Collection[int]) -> None:
         """Note the nodes that the others wait for, for people who look."""
