@@ -37,8 +37,8 @@ def run(arguments: tuple[str, ...]) -> None:
         first_process.live()
     early = EarlySigint()
     try:
-        # Objects of torch's modules live as long as this process. Garbage collection among them cost 0.2 s at the start,
-        # and 0.3 s at the end.
+        # Objects of torch's modules live as long as this process. Garbage collection among them cost 0.2 s of the
+        # start, and 0.3 s of the end.
         gc.disable()
         from taskd_net.torch import launch
 
