@@ -10,6 +10,7 @@ from typing import Any, Final
 import jsonschema
 import kubernetes_validate
 import pytest
+from kubeflow_trainer_api import models
 
 from taskd_net.base.cause import NEVER_AGAIN
 from taskd_net.base.codes import ConfigError
@@ -118,6 +119,36 @@ def test_schemas_of_others_name_their_origin() -> None:
 def test_schemas_find_a_typo(broken: dict[str, Any]) -> None:
     with pytest.raises((jsonschema.ValidationError, kubernetes_validate.SchemaNotFoundError)):
         check(broken)
+
+
+def kept(resource: dict[str, Any]) -> object:
+    """A resource as the models of the projects themselves write it that have read it: without unknown fields."""
+    kinds = {
+        "JobSet": models.JobsetV1alpha2JobSet,
+        "ClusterTrainingRuntime": models.TrainerV1alpha1ClusterTrainingRuntime,
+        "TrainJob": models.TrainerV1alpha1TrainJob,
+    }
+    return kinds[resource["kind"]].from_dict(resource).to_dict()
+
+
+@pytest.mark.parametrize("resource", [JOBSET, RUNTIME, TRAIN_JOB], ids=lambda resource: str(resource["kind"]))
+def test_models_of_jobset_and_the_trainer_know_every_field(resource: dict[str, Any]) -> None:
+    """A second opinion, of a release: it has the template of a Job whole, and no enumerations."""
+    assert kept(resource) == resource
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        changed(JOBSET, "spec", "failurePolicy", "maxRestart", value=3),
+        changed(JOBSET, *TEMPLATE, "template", "spec", "containers", 0, "securityContext", "readOnly", value=True),
+        changed(RUNTIME, *TRAINER_TEMPLATE, "podFailurePolicy", "rule", value=[]),
+        changed(TRAIN_JOB, "spec", "trainer", "nodes", value=4),
+    ],
+    ids=range(4),
+)
+def test_models_find_a_typo(broken: dict[str, Any]) -> None:
+    assert kept(broken) != broken
 
 
 def test_pods_keep_the_restricted_standard() -> None:
