@@ -255,13 +255,15 @@ class Job:
             self.wait()
         raise TurnFailed(f"the Proxy does not listen\n{self.words()}")
 
-    def _begin(self, out: str, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _begin(
+        self, out: str, command: list[str], variables: Mapping[str, str], within: Iterable[str] = ()
+    ) -> subprocess.Popen[bytes]:
         cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "MASTER_", "TORCHELASTIC_", "PET_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
         ours = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         with (self.folder / out).open("ab") as file:
             return subprocess.Popen(
-                [sys.executable, *command],
+                [*within, sys.executable, *command],
                 cwd=self.folder,
                 env={**clean, **ours, **variables},
                 stdin=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,18 +98,25 @@ def _killed(*ranks: int) -> Act:
     def act(job: Job, draw: random.Random, _: ExitStack) -> Due:
         _training(job, draw)
         since = time.monotonic()
-        for rank in ranks:
-            os.kill(job.pid(rank), signal.SIGKILL)
+        _kill(job, ranks)
         return Due(since, fresh=ranks)
 
     return act
 
 
+def _kill(job: Job, ranks: Sequence[int]) -> None:
+    """Kill ranks at once. On a busy machine one may have ended before its signal, by the loss of the first."""
+    first, *others = [job.pid(rank) for rank in ranks]
+    os.kill(first, signal.SIGKILL)
+    for pid in others:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def _all_of_node_1(job: Job, draw: random.Random, _: ExitStack) -> Due:
     _training(job, draw)
     ranks, since = job.of_node(1), time.monotonic()
-    for rank in ranks:
-        os.kill(job.pid(rank), signal.SIGKILL)
+    _kill(job, ranks)
     return Due(since, fresh=tuple(ranks))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,28 +20,44 @@ from typing import Final
 from taskd_net import TaskdNetError
 from taskd_net.base import logs
 from taskd_net.base.address import Address
+from taskd_net.base.limits import NODE_S
+from taskd_net.cli import first_process
 from taskd_net.job import api
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.api.agent import initialise, run
-from taskd_net.job.arguments import JOB_ID, MGR_PORT_SET, UPSTREAM
-from taskd_net.job.manager_place import is_taken
+from taskd_net.job.arguments import JOB_ID, MGR_PORT_SET, NODE_TIMEOUT, UPSTREAM
+from taskd_net.job.launcher_signals import LauncherSignals
+from taskd_net.job.manager_place import is_taken, listen_host
+from taskd_net.job.own_host import own_name
 from taskd_net.job.own_manager import own_manager
 
 RANK: Final = Path(__file__).with_name("rank.py")
 KILLED_S: Final = 5.0
 
 
+class Signalled(Exception):
+    """A signal ends this launcher.
+
+    Args:
+        sigval: it.
+    """
+
+    def __init__(self, sigval: signal.Signals) -> None:
+        super().__init__(sigval.name)
+        self.sigval = sigval
+
+
 class Collective:
     """The place where the ranks of a start meet: a byte of each is answered when all have sent one.
 
     Args:
-        host: the address to listen at.
+        host: of node 0, by which the ranks reach it.
     """
 
     def __init__(self, host: str) -> None:
-        self._server = socket.create_server((host, 0))
+        self._server = socket.create_server((listen_host(host, own_name(), is_placed=False), 0))
         self.port: int = self._server.getsockname()[1]
         self._barrier: threading.Barrier | None = None
         self._making = threading.Lock()
@@ -147,6 +164,8 @@ class Elastic:
 
 def main() -> None:
     """Run the ranks of a node to their end."""
+    if os.getpid() == 1:
+        first_process.live()
     parser = argparse.ArgumentParser()
     for name in ("node", "nodes", "processes", "mgr", "restarts"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -156,6 +175,7 @@ def main() -> None:
     args = parser.parse_args()
     os.environ |= {"MASTER_ADDR": args.host, MGR_PORT_SET: str(args.mgr), JOB_ID: args.name}
     logs.start(None, stdout=True)
+    listen = listen_host(args.host, own_name(), is_placed=False, nodes=args.nodes)
     elastic = Elastic(args.node, args.processes, args.host, args.restarts)
     operators = Operators()
     for operator, function in (
@@ -170,16 +190,22 @@ def main() -> None:
     agent = {"Framework": "PyTorch", "ServerRank": args.node}
     try:
         with ExitStack() as stack:
+            stack.enter_context(LauncherSignals(Signalled, {signal.SIGTERM}))
             if not args.node:
-                stack.enter_context(own_manager(f"{args.nodes}x{args.processes}", args.name, restarts_itself=True))
+                size = f"{args.nodes}x{args.processes}"
+                stack.enter_context(own_manager(size, args.name, restarts_itself=True, host=listen))
             own_proxy = not is_taken(Address.parse(os.environ[UPSTREAM]))
             if own_proxy and not api.init_taskd_proxy({**proxy, "ServerRank": args.node}):
                 sys.exit("the Proxy could not be started")
-            made = initialise(agent, elastic, operators, told=Told(args.restarts, "--max-restarts", job=True))
+            patience = float(os.environ.get(NODE_TIMEOUT, NODE_S))
+            told = Told(args.restarts, "--max-restarts", job=True, patience=patience)
+            made = initialise(agent, elastic, operators, told=told)
             assert made is not None
             run(made)
     except TaskdNetError as error:
         sys.exit(f"launcher: {error}")
+    except Signalled as error:
+        sys.exit(128 + error.sigval)
     finally:
         elastic.stop(elastic._worker_group)
         logs.stop()
