@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections import defaultdict
@@ -72,6 +74,11 @@ def environment(logs: Path, unit: str = "proxy") -> dict[str, str]:
         assert env["TASKD_NET_STATE"] == f"%S/{only('StateDirectory', unit)}/job.sqlite3"
         env["TASKD_NET_STATE"] = str(logs / "job.sqlite3")
     return env | {"TASKD_LOG_PATH": str(logs)}
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """The modes of the files in a folder, by name."""
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if path.is_file()}
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -153,6 +160,20 @@ async def test_manager_of_a_job_as_the_unit_runs_it(tmp_path: Path) -> None:
             mgr.signal(signal.SIGTERM)
             assert await mgr.exit_code() == 0
     assert (tmp_path / "job.sqlite3").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make namespaces here")
+async def test_daemon_needs_no_other_user_no_capability_and_its_files_are_its_own(tmp_path: Path) -> None:
+    """The kernel's part of PrivateUsers, CapabilityBoundingSet, NoNewPrivileges and UMask, without systemd."""
+    confined = f'umask {only("UMask", "mgr")}; exec unshare --map-user=61200 --map-group=61200 "$@"'
+    wrapper = ("sh", "-c", confined, "unit", "setpriv", "--no-new-privs", "--bounding-set=-all")
+    here = {"TASKD_NET_LISTEN": "127.0.0.1:0", "TASKD_NET_DIRECT_LISTEN": "auto", "TASKD_NET_JOB_ID": "j"}
+    async with Command(*arguments("mgr"), env=environment(tmp_path, "mgr") | here, wrapper=wrapper) as mgr:
+        assert " ready, " in await mgr.line()
+        mgr.signal(signal.SIGTERM)
+        assert await mgr.exit_code() == 0
+    found = modes(tmp_path)
+    assert set(found) >= {"job.sqlite3", "manager.log"} and set(found.values()) == {0o600}
 
 
 async def test_daemon_as_the_unit_runs_it(tmp_path: Path) -> None:
