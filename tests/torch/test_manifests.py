@@ -7,8 +7,11 @@ A pod has a network, a name and a file of hosts of its own. Its root file system
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -80,49 +83,61 @@ class Pods:
     def __init__(self, folder: Path, machines: Machines) -> None:
         self.folder = folder
         self.machines = machines
-        self.launchers: list[subprocess.Popen[bytes]] = []
+        self.launchers: dict[int, subprocess.Popen[bytes]] = {}
 
     def out(self, pod: int) -> Path:
         return self.folder / f"out-{pod}"
 
     def start(self, nodes: list[Node], *without: str) -> None:
-        """Start the containers of the training, with one process each, and without some variables."""
-        names = [node.host.split(".") for node in nodes]
-        for pod, node in enumerate(nodes):
-            hosts = self.folder / f"hosts-{pod}"
-            lines = [f"{self.machines.host(each)} {host} {host}.{job}" for each, (host, job, *_) in enumerate(names)]
-            own = f"{self.machines.host(pod)} {node.host} {names[pod][0]}"
-            hosts.write_text("\n".join(["127.0.0.1 localhost", own, *lines, ""]))
-            address = self.machines.host(pod)
-            variables = {key: value.replace(POD_IP, address) for key, value in node.environment.items()}
-            variables = {key: value for key, value in variables.items() if key not in without}
-            # The machine has no GPUs, for which the manifests name 8 processes.
-            command = ["--nproc-per-node=1" if "nproc" in word else word for word in node.arguments[2:-1]]
-            variables |= {"PET_NPROC_PER_NODE": "1"} if "PET_NPROC_PER_NODE" in variables else {}
-            self._run(pod, names[pod][0], hosts, command, variables)
+        """Start the pods of the training, without some variables."""
+        for pod in range(len(nodes)):
+            self.begin(pod, nodes, *without)
+
+    def begin(self, pod: int, nodes: list[Node], *without: str) -> None:
+        """Start the container of a pod, with one process."""
+        node, names = nodes[pod], [node.host.split(".") for node in nodes]
+        hosts, address = self.folder / f"hosts-{pod}", self.machines.host(pod)
+        lines = [f"{self.machines.host(each)} {host} {host}.{job}" for each, (host, job, *_) in enumerate(names)]
+        hosts.write_text("\n".join(["127.0.0.1 localhost", f"{address} {node.host} {names[pod][0]}", *lines, ""]))
+        variables = {key: value.replace(POD_IP, address) for key, value in node.environment.items()}
+        variables = {key: value for key, value in variables.items() if key not in without}
+        # The machine has no GPUs, for which the manifests name 8 processes.
+        command = ["--nproc-per-node=1" if "nproc" in word else word for word in node.arguments[2:-1]]
+        variables |= {"PET_NPROC_PER_NODE": "1"} if "PET_NPROC_PER_NODE" in variables else {}
+        self._run(pod, names[pod][0], hosts, command, variables)
 
     def _run(self, pod: int, name: str, hosts: Path, command: list[str], variables: Mapping[str, str]) -> None:
         around = {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
         shell = ("unshare", "--uts", "--mount", "sh", "-e", "-c", CONTAINER, "pod", name, str(hosts), str(self.folder))
         run = (sys.executable, "-m", "taskd_net.cli", "run", *command, "--monitor-interval=0.1", str(PLAIN))
         with self.out(pod).open("wb") as out:
-            self.launchers.append(
-                subprocess.Popen(
-                    [*self.machines.wrapper(pod), *shell, *run],
-                    env={**around, "PYTHONPATH": str(PLAIN.parents[2]), **variables},
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                )
+            self.launchers[pod] = subprocess.Popen(
+                [*self.machines.wrapper(pod), *shell, *run],
+                env={**around, "PYTHONPATH": str(PLAIN.parents[2]), **variables},
+                stdout=out,
+                stderr=subprocess.STDOUT,
             )
+
+    def started(self, pod: int) -> None:
+        """Wait until the process of a pod runs."""
+        give_up_at = time.monotonic() + SOON
+        while not self.ranks(pod):
+            assert time.monotonic() < give_up_at, self.said()
+            select.select([], [], [], 0.05)
+
+    def ranks(self, pod: int) -> list[list[str]]:
+        """Rank and number of ranks of each start of the process of a pod."""
+        words = [line.split() for line in self.out(pod).read_text().splitlines()]
+        return [line[1:4:2] for line in words if len(line) == 6 and line[0].isdigit()]
 
     def finish(self, *codes: int) -> list[int]:
         """Let the processes leave with these exit codes. Returns those of the launchers."""
         for rank, code in enumerate(codes):
             (self.folder / f"end-{rank}").write_text(f"{code}\n")
-        return [launcher.wait(SOON) for launcher in self.launchers]
+        return [self.launchers[pod].wait(SOON) for pod in sorted(self.launchers)]
 
     def said(self) -> list[str]:
-        return [self.out(pod).read_text() for pod in range(len(self.launchers))]
+        return [self.out(pod).read_text() for pod in sorted(self.launchers)]
 
 
 @pytest.fixture
@@ -131,7 +146,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
     with Machines() as machines:
         made = Pods(tmp_path, machines)
         yield made
-        for launcher in made.launchers:
+        for launcher in made.launchers.values():
             launcher.kill()
             launcher.wait(SOON)
 
@@ -140,8 +155,23 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
 def test_pods_of_a_manifest_train_together_in_strict_containers(manifest: Callable[[], list[Node]], pods: Pods) -> None:
     pods.start(manifest())
     assert pods.finish(0, 0) == [0, 0], pods.said()
-    words = [line.split() for said in pods.said() for line in said.splitlines()]
-    assert sorted(line[1:4:2] for line in words if len(line) == 6 and line[0].isdigit()) == [["0", "2"], ["1", "2"]]
+    assert [pods.ranks(pod) for pod in (0, 1)] == [[["0", "2"]], [["1", "2"]]]
+
+
+@pytest.mark.parametrize("pod", [0, 1])
+def test_evicted_pod_starts_again_alone_and_the_other_one_waits_for_it(pod: int, pods: Pods) -> None:
+    """Nothing of it is left: /tmp of node 0 had the state of the Manager."""
+    nodes = jobset()
+    pods.start(nodes)
+    for each in (0, 1):
+        pods.started(each)
+    pods.launchers[pod].send_signal(signal.SIGTERM)
+    assert pods.launchers[pod].wait(SOON) == 128 + signal.SIGTERM
+    assert pods.launchers[1 - pod].poll() is None
+    pods.begin(pod, nodes)
+    pods.started(pod)
+    assert pods.finish(0, 0) == [0, 0], pods.said()
+    assert pods.ranks(1 - pod) == [[str(1 - pod), "2"]] * 2
 
 
 def test_failure_that_would_come_again_ends_all_pods_with_the_code_of_the_policies(pods: Pods) -> None:
