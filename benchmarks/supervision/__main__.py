@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from benchmarks import documents
 from benchmarks.machine import caption, describe
 from benchmarks.processes import ROOT, TurnFailed
 from benchmarks.supervision.job import Column, Job, run, torchrun
-from benchmarks.supervision.outcome import STANDS, Outcome, cells, markdown, see
+from benchmarks.supervision.outcome import STANDS, Outcome, cells, markdown, origin, see
 from benchmarks.supervision.rows import ROWS, TRAINS, Row
 
 # Otherwise restarted ranks read keys of those before them, and fail.
@@ -58,7 +59,7 @@ def main(turns: int, rows: str, columns: str, seed: int, results: Path | None, a
             for column in launchers:
                 if (row.name, column.name, turn) in known or (row.managed and not column.manages):
                     continue
-                outcome = play(row, column, turn, seed)
+                outcome = replace(play(row, column, turn, seed), commit=_commit())
                 played.append(outcome)
                 with results.open("a") as file:
                     file.write(json.dumps(outcome.record()) + "\n")
@@ -68,7 +69,7 @@ def main(turns: int, rows: str, columns: str, seed: int, results: Path | None, a
     table = markdown(ROWS, [each.name for each in COLUMNS], found)
     print(table)
     if write:
-        documents.fill(DOCUMENT, "supervision", f"{table}\n\n{caption(describe())}.")
+        documents.fill(DOCUMENT, "supervision", f"{table}\n\n{caption(describe())}; {origin(played)}.")
     worse = [
         f"{row.title}: {ours.name}"
         for row in chosen

@@ -33,7 +33,7 @@ START_S: Final = 120.0
 APART_S: Final = 0.5
 """Seconds from the start of node 0's launcher to that of node 1: it serves what the other asks for."""
 
-STEPS_LEFT: Final = 40
+STEPS_LEFT: Final = 20
 """Steps until all succeed: each rank has seen the file by then."""
 
 LOOK_S: Final = 0.02

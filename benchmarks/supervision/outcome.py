@@ -41,6 +41,7 @@ class Outcome:
         seconds: until all ranks had taken a step again, or all launchers had left; until the end of the wait elsewhere.
         codes: exit codes of the launchers; empty for one that has not left.
         words: the last lines of the launchers, where it is not what was to come.
+        commit: the version that was played.
     """
 
     row: str
@@ -51,6 +52,7 @@ class Outcome:
     seconds: float
     codes: str
     words: str = ""
+    commit: str = ""
 
     def record(self) -> dict[str, Any]:
         """Its fields, for a file."""
@@ -142,6 +144,14 @@ class Cell:
         if ours != theirs:
             return ours < theirs
         return self.worst.outcome != STANDS and self.seconds > other.seconds * LARGER + LATER_S
+
+
+def origin(outcomes: Sequence[Outcome]) -> str:
+    """The plays of a table, in words."""
+    counts = sorted({len(each.outcomes) for each in cells(outcomes).values()})
+    commits = list(dict.fromkeys(each.commit for each in outcomes if each.commit))
+    plays = f"{'-'.join(map(str, counts))} plays of each, medians of seconds"
+    return f"{plays}; commits {', '.join(commits)}" if commits else plays
 
 
 def cells(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Cell]:

@@ -40,7 +40,7 @@ GRACE_S: Final = 35.0
 WAITS_S: Final = 8.0
 """Seconds after which torchrun surely waits for another node: it imports torch in them."""
 
-STEPS: Final = (20, 60)
+STEPS: Final = (10, 30)
 """Steps before a fault, the least and the most: the number is drawn."""
 
 
@@ -84,7 +84,7 @@ class Row:
     title: str
     act: Act
     job: dict[str, Any] = field(default_factory=dict)
-    within: float = 45.0
+    within: float = 30.0
     managed: bool = False
     ours: float = math.inf
 
@@ -380,7 +380,7 @@ def _until(job: Job, event: str, count: int) -> None:
 
 _FOLDER: Final = Path(__file__).parent
 _IMPATIENT: Final = {"patience": PATIENCE_S}
-_LONG: Final = PATIENCE_S + 75.0
+_LONG: Final = PATIENCE_S + 45.0
 """Seconds for rows in which a launcher waits for a node or a Manager that does not come."""
 
 ROWS: Final = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.supervision.outcome import LEFT, STANDS, SUCCEEDS, Cell, Outcome, cells, markdown
+from benchmarks.supervision.outcome import LEFT, STANDS, SUCCEEDS, Cell, Outcome, cells, markdown, origin
 from benchmarks.supervision.rows import ENDS, TRAINS
 from tests.supervision.plays import BY_NAME, LAUNCHERS, MANAGERS, OF_TORCH, RANKS
 
@@ -45,3 +47,10 @@ def test_play_that_is_repeated_counts_once() -> None:
     assert markdown([BY_NAME["rank"]], ["ours"], {("rank", "ours"): cell}).splitlines()[-1] == (
         f"| one rank killed | {SUCCEEDS}, 3.0 s |"
     )
+
+
+def test_table_says_of_what_it_is_made() -> None:
+    plays = [outcome(SUCCEEDS, 3.0), outcome(SUCCEEDS, 4.0, turn=1), outcome(SUCCEEDS, 4.0, column="theirs")]
+    assert origin(plays) == "1-2 plays of each, medians of seconds"
+    plays = [replace(each, commit=commit) for each, commit in zip(plays, ("a1", "b2", "a1"), strict=True)]
+    assert origin(plays) == "1-2 plays of each, medians of seconds; commits a1, b2"
