@@ -75,6 +75,16 @@ def test_same_event_on_the_console_and_in_the_file(tmp_path: Path, capsys: pytes
     assert (second["event"], second["level"]) == ("plain text", "warning")
 
 
+def test_routine_is_in_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.start("taskd.log", routine={"joined", "lost"})
+    log = get_logger()
+    log.info("joined")
+    log.warning("lost")
+    log.info("started")
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["lost", "started"]
+    assert [line["event"] for line in lines(tmp_path / "taskd_log" / "taskd.log")] == ["joined", "lost", "started"]
+
+
 def test_traceback_is_in_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.start("x.log")
     try:

@@ -216,6 +216,7 @@ class Job:
         cleared = ("TASKD_", "MS_", "RANK", "LOCAL_", "POD_IP", "PROCESS_RECOVER", "MASTER_", "TORCHELASTIC_", "PET_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
         ours = {"TASKD_NET_UPSTREAM": f"{self._host}:9602", "MASTER_ADDR": self._host, "TASKD_LOG_PATH": "log"}
+        ours |= {"TASKD_STD_LOG_LEVEL": "INFO"}
         ours |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "LOGLEVEL": "INFO", "PYTHONWARNINGS": "ignore"}
         process = subprocess.Popen(
             [sys.executable, "-m", *(part.format(host=self._host, port=self._port) for part in command)],

@@ -28,7 +28,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,6 +79,7 @@ def start(
     std_level: str | None = None,
     stdout: bool | None = None,
     rendering: Rendering | None = None,
+    routine: Collection[str] = (),
 ) -> None:
     """Send the package's log lines to a file and to the standard output. A second start replaces the handlers.
 
@@ -89,13 +90,14 @@ def start(
         std_level: the least level that goes to the standard output; None for `TASKD_STD_LOG_LEVEL`.
         stdout: whether lines go to the standard output; None for `TASKD_LOG_STDOUT`.
         rendering: the forms of the lines. Default: `PLAIN`, which imports nothing.
+        routine: events that the standard output leaves out below WARNING.
 
     Raises:
         ConfigError: a level or a switch that is none, or a folder that cannot be written; nothing is changed then.
 
     Source: docs/contract.md, section 7.
     """
-    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout, rendering)
+    handlers = _destinations(_logger, file_name, path, file_level, std_level, stdout, rendering, routine)
     with _changing:
         _remove()
         _add(handlers)
@@ -146,14 +148,20 @@ class _Console(Own, logging.StreamHandler[Any]):
     No thread waits long for a pipe or terminal that nobody reads: the console loses lines then, the file has them.
     """
 
-    def __init__(self, logger: logging.Logger, level: int, rendering: Rendering) -> None:
+    def __init__(
+        self, logger: logging.Logger, level: int, rendering: Rendering, routine: Collection[str] = ()
+    ) -> None:
         super().__init__(sys.stdout)
         self._logger = logger
+        self._routine = frozenset(routine)
         self._stopped = False
         self.setLevel(level)
         self.setFormatter(rendering.console(bool(getattr(sys.stdout, "isatty", bool)())))
 
     def filter(self, record: logging.LogRecord) -> Any:
+        said = record.msg if record.levelno < logging.WARNING else None
+        if isinstance(said, Event) and said.get("event") in self._routine:
+            return False
         # Checked for each line, as an application may configure its logging later.
         ours = (_Console, _File, _Onward)
         own = logging.getLogger().hasHandlers() or any(not isinstance(h, ours) for h in self._logger.handlers)
@@ -359,6 +367,7 @@ def _destinations(
     std_level: str | None = None,
     stdout: bool | None = None,
     rendering: Rendering | None = None,
+    routine: Collection[str] = (),
 ) -> list[logging.Handler]:
     """The handlers of a logger; arguments are those of `start`."""
     to_file = _level(file_level, "file_level", FILE_LEVEL)
@@ -369,7 +378,7 @@ def _destinations(
     if file_name is not None:
         handlers.append(_file(folder, setting, file_name, to_file, forms))
     if wants_std:
-        handlers.append(_Console(logger, to_std, forms))
+        handlers.append(_Console(logger, to_std, forms, routine))
     return handlers
 
 

@@ -32,6 +32,7 @@ from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.faces.metrics import MetricsServer
 from taskd_net.faces.page import StatusPage
 from taskd_net.job.manager import ManagerConfig
+from taskd_net.job.own_manager import routine
 from taskd_net.net.joining.serve import CannotListen
 from taskd_net.node.reading import Reading
 
@@ -456,6 +457,7 @@ def _start_logging(log_file: str, settings: dict[str, Any]) -> None:
     name = arguments.pop("file") or log_file
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            logs.start(None if name == NO_FILE else name, rendering=STRUCTLOG, **arguments)
+            left_out = routine() if settings.get("until_eof") else ()
+            logs.start(None if name == NO_FILE else name, rendering=STRUCTLOG, routine=left_out, **arguments)
     except ConfigError as error:
         raise ConfigError(f"log_{error}") from None

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
@@ -52,7 +52,20 @@ PAUSE_MOST_S: Final = 30.0
 STATE: Final = "TASKD_NET_STATE"
 """Variable of a setting of the Manager."""
 
+ROUTINE: Final = frozenset(
+    {
+        *("child_joined", "child_lost", "child_moved", "closed", "command", "controller_called", "draining", "joined"),
+        *("listening", "manager_started", "moved", "stream_released", "stream_taken"),
+    }
+)
+"""Events of a mesh and a Manager in good order: twenty lines of a start and an end, where torchrun has none."""
+
 log: Final = late_logger()
+
+
+def routine() -> Collection[str]:
+    """The events that a launcher and its Manager leave out on stderr: none where the environment names its level."""
+    return () if os.environ.get(logs.STD_LEVEL) else ROUTINE
 
 
 class NoManager(TaskdNetError):

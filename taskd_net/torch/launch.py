@@ -24,6 +24,7 @@ from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
 from taskd_net.base.limits import NODE_S
 from taskd_net.base.logger import late_logger
+from taskd_net.base.vocabulary import JOB, PLATFORM
 from taskd_net.job import cpu_quota, manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
@@ -34,7 +35,7 @@ from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals
 from taskd_net.job.manager_place import Launched
 from taskd_net.job.node_rank import NoAnswer, NoRank, held_rank
 from taskd_net.job.own_host import own_name
-from taskd_net.job.own_manager import NoManager, own_manager
+from taskd_net.job.own_manager import NoManager, own_manager, routine
 from taskd_net.job.platforms.display import facts, sources
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
@@ -42,7 +43,6 @@ from taskd_net.torch.patching import patched
 from taskd_net.torch.reasons import Failures
 
 log: Final = late_logger()
-
 
 AUTO: Final = "auto"
 """Value of `--nproc-per-node`: one process for each accelerator, else for each CPU."""
@@ -328,7 +328,8 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         log.info("uses_manager", address=str(listen), reason="it answers")
         yield False
     else:
-        log.info("starts_manager", address=str(listen))
+        restarts = JOB if clusterd_of_environment() is None else PLATFORM
+        log.info("starts_manager", address=str(listen), restarts=restarts)
         with ExitStack() as own:
             is_own = True
             try:
@@ -374,9 +375,10 @@ def _logged(node_rank: int | None) -> Iterator[None]:
     """
     with redirect_stdout(sys.stderr):
         try:
-            logs.start(f"agent-{node_rank}.log" if logs.wants_file() and node_rank is not None else None)
+            file_name = f"agent-{node_rank}.log" if logs.wants_file() and node_rank is not None else None
+            logs.start(file_name, routine=routine())
         except ConfigError as error:  # a full disk or a wrong mount is no reason not to train
-            logs.start(None, stdout=True)
+            logs.start(None, stdout=True, routine=routine())
             log.warning("no_log_file", reason=str(error))
     try:
         yield

@@ -108,6 +108,7 @@ class Cluster:
             **{name: value for name, value in os.environ.items() if not name.startswith(("TASKD_", "RANK", "MASTER_"))},
             "TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602",
             "TASKD_LOG_PATH": str(folder / "log"),
+            "TASKD_STD_LOG_LEVEL": "INFO",
             "PYTHONWARNINGS": "ignore",
             **variables,
         }

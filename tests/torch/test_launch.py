@@ -72,11 +72,19 @@ def test_manager_beside_one_node(status: str, expected: int, tmp_path: Path) -> 
 def test_log_is_on_stderr_and_in_a_folder_where_one_is_named(logs: str | None, tmp_path: Path) -> None:
     done = run(tmp_path, "-m", "taskd_net.cli", logs=logs)
     assert done.returncode == 0, done.stderr
-    events = ("manager_started", "joined", "child_joined")
+    events = ("node_placed", "starts_manager", "go", "waits_for_release")
     assert all(event in done.stderr and event not in done.stdout for event in events), done.stdout
+    said = [line.split()[2] for line in done.stderr.splitlines() if line.startswith("20")]
+    assert said == list(events), "no line of a mesh in good order"
     assert not (tmp_path / "taskd_log").exists()
     files = {path.name for path in (tmp_path / (logs or "asked")).glob("*")}
     assert files == (set() if logs is None else {"agent-0.log", "manager.log"})
+
+
+def test_all_events_are_on_stderr_where_a_level_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKD_STD_LOG_LEVEL", "INFO")
+    done = run(tmp_path, "-m", "taskd_net.cli", logs=None)
+    assert all(event in done.stderr for event in ("manager_started", "child_joined", "closed")), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Pods:
                 subprocess.Popen(
                     [*self.machines.wrapper(pod), *shell, *run],
                     cwd=self.folder,
-                    env=variables | environment | {"PYTHONWARNINGS": "ignore"},
+                    env=variables | environment | {"PYTHONWARNINGS": "ignore", "TASKD_STD_LOG_LEVEL": "INFO"},
                     stdout=out,
                     stderr=subprocess.STDOUT,
                 )

@@ -295,6 +295,8 @@ class Agent:
             os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
             if command.patience:
                 os.environ[arguments.MGR_PATIENCE] = f"{command.patience:g}"
+        if isinstance(command, Go):
+            log.info("go", restarts=vocabulary.JOB if command.restarts else vocabulary.PLATFORM)
         if isinstance(command, Go) and (reason := self._told.objection(restarts=command.restarts)):
             log.warning("manager_decides_restarts", reason=reason)
         if isinstance(command, Meeting) and command.cause is not None:
