@@ -50,6 +50,44 @@ def resources(folder: str = "") -> list[Resource]:
     return [each for each in found if isinstance(each, dict) and "kustomize" not in each["apiVersion"]]
 
 
+def rendered(folder: Path) -> list[Resource]:
+    """The resources of a folder with a kustomization: its resources and components, and patches that are operations."""
+    (kustomization,) = documents(folder / "kustomization.yaml")
+    assert set(kustomization) <= {"apiVersion", "kind", "resources", "components", "patches"}
+    found: list[Resource] = []
+    for name in kustomization.get("resources", ()):
+        path = (folder / name).resolve()
+        found += rendered(path) if path.is_dir() else documents(path)
+    for name in kustomization.get("components", ()):
+        component = (folder / name).resolve()
+        (parts,) = documents(component / "kustomization.yaml")
+        found += [document for part in parts.get("resources", ()) for document in documents(component / part)]
+        for patch in parts["patches"]:
+            kind, own = patch["target"]["kind"], patch["target"]["name"]
+            (target,) = (each for each in found if (each["kind"], each["metadata"]["name"]) == (kind, own))
+            _patch(target, *documents(component / patch["path"]))
+    return found
+
+
+def _patch(resource: Resource, operations: list[dict[str, Any]]) -> None:
+    """Carry out operations of JSON Patch, as far as the components have them."""
+    for operation in operations:
+        *way, last = operation["path"].removeprefix("/").split("/")
+        place: Any = resource
+        for step in way:
+            place = place[int(step) if isinstance(place, list) else step]
+        match operation["op"], last:
+            case "test", _:
+                assert place[last] == operation["value"], operation
+            case "add", "-":
+                place.append(operation["value"])
+            case "add", _:
+                assert isinstance(place, dict) and last not in place, operation
+                place[last] = operation["value"]
+            case other:
+                raise AssertionError(other)
+
+
 def named(kind: str, folder: str) -> Resource:
     """The one resource of a kind in a folder."""
     (found,) = (each for each in resources(folder) if each["kind"] == kind)
