@@ -35,9 +35,10 @@ def stop_signal() -> asyncio.Future[signal.Signals]:
 
 
 def end_of_input() -> asyncio.Future[None]:
-    """Make SIGTERM and SIGINT do nothing, and settle this future when the standard input, a pipe, ends.
+    """Make signals do nothing, and settle this future when the standard input, a pipe, ends.
 
-    A program that this process starts has their defaults again.
+    SIGUSR1 and SIGUSR2 are among them: Slurm may send such a signal to all processes of a step. A program that this
+    process starts has their defaults again.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -48,7 +49,7 @@ def end_of_input() -> asyncio.Future[None]:
             ended.set_result(None)
 
     loop.add_reader(STDIN, on_input)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         loop.add_signal_handler(number, int)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the other program blocks signals until here
     return ended

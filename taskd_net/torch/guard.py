@@ -24,7 +24,9 @@ def main(grace: float) -> None:
     Args:
         grace: seconds from SIGTERM to SIGKILL.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    # Slurm may send SIGUSR1 or SIGUSR2 to all processes of a step, before its time is over.
+    users = (signal.SIGUSR1, signal.SIGUSR2)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *users):
         signal.signal(number, signal.SIG_IGN)
     guarded: set[int] = set()
     for line in sys.stdin:

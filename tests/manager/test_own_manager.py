@@ -116,10 +116,10 @@ def own(tmp_path: Path) -> Iterator[Launcher]:
 
 def test_manager_outlives_signals_to_all_and_ends_with_its_launcher(own: Launcher) -> None:
     pid = own.manager()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         os.kill(pid, number)  # while it imports its modules
     own.said("ready\n")
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         os.killpg(pid, number)
     own.answers()
     assert own.manager() == pid

@@ -86,7 +86,7 @@ def test_sessions_that_are_gone_are_no_trouble(guard: subprocess.Popen[bytes]) -
 def test_signals_do_not_end_it(guard: subprocess.Popen[bytes]) -> None:
     session = Session(SLEEPS)
     say(guard, f"+{session.process.pid}\n")
-    numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+    numbers = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
     # All of them: some are ignored from the start in what a shell has put into the background.
     while not numbers <= set(ignored(guard.pid)):
         assert guard.poll() is None
