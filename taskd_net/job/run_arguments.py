@@ -42,7 +42,11 @@ _PLACE: Final = ("nnodes", "node_rank", "master_addr", "nproc_per_node", "rdzv_e
 
 
 def parse(
-    parser: ArgumentParser, processes_of: Callable[[str], int], arguments: Sequence[str], host: str = ""
+    parser: ArgumentParser,
+    processes_of: Callable[[str], int],
+    arguments: Sequence[str],
+    host: str = "",
+    above: Sequence[str] = (),
 ) -> Namespace:
     """Read the arguments, and check them.
 
@@ -51,6 +55,7 @@ def parse(
         processes_of: the number of processes that `--nproc-per-node` means on this machine; may raise ValueError.
         arguments: of the command.
         host: name of this host, with its domain if it has one.
+        above: names of the programs above this process, the nearest first.
 
     Returns:
         torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` in seconds or None, the `place`
@@ -67,7 +72,7 @@ def parse(
         args = parser.parse_args(arguments)
     try:
         flags = _flags(args)
-        args.place = _named(args, settle(flags, os.environ, host))
+        args.place = _named(args, settle(flags, os.environ, host, above))
         _take(args, args.place)
         _check(args, processes_of)
     except ConfigError as error:

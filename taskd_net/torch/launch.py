@@ -25,7 +25,7 @@ from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
 from taskd_net.base.limits import NODE_S
 from taskd_net.base.logger import late_logger
 from taskd_net.base.vocabulary import JOB, PLATFORM
-from taskd_net.job import cpu_quota, manager_place, run_arguments
+from taskd_net.job import ancestors, cpu_quota, manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, NODE_TIMEOUT, PROXY_PORT, UPSTREAM, joined, secured
@@ -96,7 +96,7 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
     seam.check(torchrun=True)
     run_arguments.drop_empty()
     made = torchrun.get_args_parser()
-    args = run_arguments.parse(made, _processes_of, arguments, own_name())
+    args = run_arguments.parse(made, _processes_of, arguments, own_name(), ancestors.names())
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     if args.node_timeout is not None:
         os.environ[NODE_TIMEOUT] = str(args.node_timeout)  # for the Manager

@@ -151,6 +151,22 @@ def open_mpi(nodes: int, rank: int) -> Node:
     return own, f"n{1 + rank}"
 
 
+def mpirun_in_a_job(nodes: int, rank: int) -> Node:
+    """A process of Open MPI's mpirun in a batch script of Slurm: the step of MPI's daemons is on the other nodes."""
+    environment, host = open_mpi(nodes, rank)
+    job = {"SLURM_JOB_ID": "41", "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NODEID": "0", "SLURM_PROCID": "0"}
+    if rank:
+        job |= {
+            "SLURM_STEP_ID": "0",
+            "SLURM_STEP_NUM_NODES": str(nodes - 1),
+            "SLURM_STEP_NUM_TASKS": str(nodes - 1),
+            "SLURM_STEP_NODELIST": f"n[2-{nodes}]" if nodes > 2 else "n2",
+            "SLURM_NODEID": str(rank - 1),
+            "SLURM_PROCID": str(rank - 1),
+        }
+    return {**environment, **job}, host
+
+
 def hydra(nodes: int, rank: int) -> Node:
     """A process of MPICH's mpiexec, with the first host in MASTER_ADDR."""
     own = {"PMI_RANK": str(rank), "PMI_SIZE": str(nodes), "MPI_LOCALNRANKS": "1", "PMI_HOSTNAME": f"n{1 + rank}"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -317,6 +318,55 @@ def test_two_platforms_that_differ_stop_the_start_and_both_are_named() -> None:
     assert (decided.nodes.value, decided.rank, decided.first_host.value) == (2, Said(1, "--node-rank"), "n1")
 
 
+IN_A_STEP = ("bash", "slurmstepd")
+BY_MPIRUN = ("prterun", "slurm_script", "slurmstepd-wlm")
+BY_ITS_DAEMON = ("prted", "prted", "slurmstepd-wlm")
+BY_HYDRA = ("hydra_pmi_proxy", "slurmstepd")
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_mpi_in_a_job_of_slurm_places_the_node_where_its_program_is_the_nearest(nodes: int) -> None:
+    for rank in range(nodes):
+        environment, host = environments.mpirun_in_a_job(nodes, rank)
+        above = BY_ITS_DAEMON if rank else BY_MPIRUN
+        found = settle(NONE, environment, host, above)
+        assert found.rank is not None and (found.rank.value, found.nodes.value) == (rank, nodes)
+        assert (found.platform, found.first_host, found.attempt) == ("Open MPI", Said("n1", "MASTER_ADDR"), None)
+        del environment["MASTER_ADDR"]
+        with pytest.raises(ConfigError, match=r"^Open MPI states node rank .*; first host is missing: give "):
+            settle(NONE, environment, host, above)
+        if rank:
+            assert "Open MPI states" in refused(environment, host) and "Slurm step states" in refused(environment, host)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_variables_of_mpi_that_a_step_has_inherited_count_for_nothing(size: int) -> None:
+    inherited, _ = environments.open_mpi(size, 0)
+    for rank in (0, 1):
+        environment, host = environments.slurm(2, rank)
+        found = settle(NONE, inherited | environment, host, IN_A_STEP)
+        assert found.rank == Said(rank, "SLURM_NODEID") and (found.platform, found.job_id.value) == (
+            *("Slurm step", "41.0"),
+        )
+    with pytest.raises(ConfigError, match=r"^Slurm batch script outside of srun: "):
+        settle(NONE, inherited | BATCH, "n1", BY_MPIRUN[1:])
+
+
+def test_platforms_that_agree_complete_each_other_whichever_is_the_nearest() -> None:
+    environment, host = environments.slurm(2, 1)
+    environment |= {"MPI_LOCALNRANKS": "1"}
+    for above in (BY_HYDRA, IN_A_STEP, ()):
+        found = settle(NONE, environment, host, above)
+        assert found.rank is not None and (found.rank.value, found.first_host.value, found.platform) == (
+            *(1, "n2", "Slurm step"),
+        )
+
+
+def test_program_of_a_platform_that_is_not_seen_changes_nothing() -> None:
+    assert settle(NONE, *environments.slurm(2, 1), BY_ITS_DAEMON) == settle(NONE, *environments.slurm(2, 1))
+    assert settle(NONE, *environments.trainer(2, 1), BY_ITS_DAEMON) == settle(NONE, *environments.trainer(2, 1))
+
+
 def test_only_node_of_one_platform_and_second_node_of_another_stop_the_start() -> None:
     said = refused({"PET_NNODES": "1", "JOB_COMPLETION_INDEX": "1"})
     assert "number of nodes 1 by PET_NNODES, and Kubernetes indexed Job states node rank 1" in said
@@ -385,9 +435,9 @@ def test_volcanos_pod_whose_task_is_unknown_has_no_rank() -> None:
     assert "number of nodes is missing" in refused(environment, "train-worker-0")
 
 
-def outcome(flags: Flags, environment: Environment, host: str) -> Place | None:
+def outcome(flags: Flags, environment: Environment, host: str, above: Sequence[str] = ()) -> Place | None:
     try:
-        return settle(flags, environment, host)
+        return settle(flags, environment, host, above)
     except ConfigError:
         return None
 
@@ -415,6 +465,8 @@ OF_TORCHRUN = {"trainer", "pytorchjob", "pytorchjob_workers", "pytorchjob_elasti
 """Environments with the same variables, which no node has of two of them."""
 
 NAMES = st.sampled_from(sorted(COMPLETE))
+PROGRAMS = {"slurm": "slurmstepd", "open_mpi": "prted", "hydra": "hydra_pmi_proxy"}
+"""Programs that start launchers, by platform."""
 
 
 @settings(max_examples=500)
@@ -425,6 +477,7 @@ NAMES = st.sampled_from(sorted(COMPLETE))
     outside=st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(0, 2)),
     removed=st.sets(st.integers(0, 40), max_size=1),
     size=st.sampled_from([None, 2, 3]),
+    shows=st.booleans(),
 )
 def test_two_nodes_in_any_environments_are_never_two_trainings(
     inner: str,
@@ -433,11 +486,14 @@ def test_two_nodes_in_any_environments_are_never_two_trainings(
     outside: tuple[int, int, int],
     removed: set[int],
     size: int | None,
+    shows: bool,
 ) -> None:
     """Each node has a place in both platforms. It is another one in the inner one.
 
-    It is another one in the outer one, too, where that is all that is left, and in a manifest's variables.
+    It is another one in the outer one, too, where that is all that is left, and in a manifest's variables. The programs
+    above a launcher are those of the inner one, and then of the outer one.
     """
+    above = [PROGRAMS[name] for name in (inner, outer) if name in PROGRAMS] if shows else []
     assume(inner == outer or not {inner, outer} <= OF_TORCHRUN)
     if inside[1] == inside[2] or max(inside[1:]) >= inside[0]:
         inside = (max(2, inside[0]), 0, 1)
@@ -452,7 +508,7 @@ def test_two_nodes_in_any_environments_are_never_two_trainings(
         names = sorted(set(environment) - {sign for _, sign in SIGNS})
         for each in removed:
             environment.pop(names[each % len(names)], None)
-        places.append(outcome(Flags(nodes=size), environment, host))
+        places.append(outcome(Flags(nodes=size), environment, host, above))
     found = [each for each in places if each is not None]
     assert len(found) < 2 or is_one_training(found), found
 

@@ -45,6 +45,7 @@ class Seen:
         endpoint: for `--rdzv-endpoint`: the Manager gives ranks in the order of arrival.
         crowd: reason to assume several launchers on this node; empty for none.
         hint: what to do where facts lack, in place of a list of flags.
+        starters: beginnings of the names of its programs that start launchers.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Seen:
     endpoint: str = ""
     crowd: str = ""
     hint: str = ""
+    starters: tuple[str, ...] = ()
 
 
 Environment = Mapping[str, str]

@@ -13,6 +13,9 @@ from taskd_net.job.platforms.facts import Environment, Said, Seen, count, number
 RANK: Final = "OMPI_COMM_WORLD_RANK"
 SIZE: Final = "OMPI_COMM_WORLD_SIZE"
 
+STARTERS: Final = ("prted", "prterun", "orted", "orterun", "mpirun", "mpiexec", "hydra_pmi_proxy", "pmi_proxy")
+"""Beginnings of the names of MPI's programs that start a process: on each node a daemon, or `mpirun` itself."""
+
 
 def open_mpi(environment: Environment, _host: str) -> Seen | None:
     """A process of Open MPI's `mpirun`."""
@@ -20,14 +23,16 @@ def open_mpi(environment: Environment, _host: str) -> Seen | None:
     if rank is None and nodes is None:
         return None
     local, job_id = count(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"), text(environment, "PMIX_NAMESPACE")
-    return Seen("Open MPI", rank, nodes, job_id=job_id, crowd=_crowd(local, "mpirun --map-by ppr:1:node"))
+    crowd = _crowd(local, "mpirun --map-by ppr:1:node")
+    return Seen("Open MPI", rank, nodes, job_id=job_id, crowd=crowd, starters=STARTERS)
 
 
 def prrte(environment: Environment, _host: str) -> Seen | None:
     """A process of a plain `prterun`, which states no number of processes."""
     if text(environment, "PRTE_LAUNCHED") is None or text(environment, RANK, SIZE) is not None:
         return None
-    return Seen("prterun", number(environment, "PMIX_RANK"), job_id=text(environment, "PMIX_NAMESPACE"))
+    rank, job_id = number(environment, "PMIX_RANK"), text(environment, "PMIX_NAMESPACE")
+    return Seen("prterun", rank, job_id=job_id, starters=STARTERS)
 
 
 def hydra(environment: Environment, _host: str) -> Seen | None:
@@ -36,7 +41,7 @@ def hydra(environment: Environment, _host: str) -> Seen | None:
     if local is None:
         return None
     rank, nodes = number(environment, "PMI_RANK"), count(environment, "PMI_SIZE")
-    return Seen("MPICH or Intel MPI", rank, nodes, crowd=_crowd(local, "mpiexec -ppn 1"))
+    return Seen("MPICH or Intel MPI", rank, nodes, crowd=_crowd(local, "mpiexec -ppn 1"), starters=STARTERS)
 
 
 def _crowd(local: Said[int] | None, expected: str) -> str:

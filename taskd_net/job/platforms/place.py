@@ -5,6 +5,10 @@ from the inside out: what starts a process last knows it best. Two rules stop th
 
 - A platform is seen, and no set is complete. It never becomes a job of one node.
 - Two platforms state different ranks or numbers of nodes, and neither a flag nor a variable decides.
+
+MPI and Slurm start each other: a step of Slurm has MPI's daemon, or a job's script has inherited the variables of an
+MPI around it. The processes above the launcher show which of them started it last, and the other one counts for nothing
+where it differs.
 """
 
 from __future__ import annotations
@@ -106,13 +110,14 @@ class Place:
     platform: str = ""
 
 
-def settle(flags: Flags, environment: Environment, host: str) -> Place:
+def settle(flags: Flags, environment: Environment, host: str, above: Sequence[str] = ()) -> Place:
     """Settle the place of this node.
 
     Args:
         flags: of the command.
         environment: of the process.
         host: name of this host, with its domain if it has one.
+        above: names of the programs above this process, the nearest first.
 
     Raises:
         ConfigError: one of the two rules, several launchers on a node, or a value of no use.
@@ -124,7 +129,8 @@ def settle(flags: Flags, environment: Environment, host: str) -> Place:
         one, here = Said(1, "--standalone"), Said("", DEFAULT)
         return Place(one, alone, here, processes or Said("", DEFAULT), attempt=attempt)
     stated = _stated(flags, environment)
-    seen = () if stated.is_whole else tuple(found for read in PLATFORMS if (found := read(environment, host)))
+    found = () if stated.is_whole else tuple(each for read in PLATFORMS if (each := read(environment, host)))
+    seen = _nearest(found, above)
     _refuse_crowds(stated, seen)
     _refuse_differences(stated, seen)
     chosen = _first_complete(stated, seen)
@@ -202,6 +208,23 @@ def _first_complete(stated: _Stated, seen: Sequence[Seen]) -> Seen | None:
     if seen:
         raise ConfigError(_incomplete(stated, seen[0]))
     return None
+
+
+def _nearest(seen: Sequence[Seen], above: Sequence[str]) -> Sequence[Seen]:
+    """The platforms in the order in which programs above this process show them, as far as they show any.
+
+    One whose program is further up only adds facts, and counts for nothing where it contradicts the nearest one.
+    """
+    for name in above:
+        inner = next((each for each in seen if name.startswith(each.starters)), None)
+        if inner is not None:
+            own = [each for each in seen if each.starters in ((), inner.starters)]
+            return [*own, *(each for each in seen if each not in own and not _contradict(inner, each))]
+    return seen
+
+
+def _contradict(one: Seen, other: Seen) -> bool:
+    return bool(one.hint or other.hint) or _differ(_rank(one), _rank(other)) or _differ(one.nodes, other.nodes)
 
 
 def _refuse_crowds(stated: _Stated, seen: Sequence[Seen]) -> None:

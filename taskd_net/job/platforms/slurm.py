@@ -15,6 +15,9 @@ TASK: Final = "SLURM_PROCID"
 NODE_LIST: Final = "SLURM_STEP_NODELIST"
 RESTARTS: Final = "SLURM_RESTART_COUNT"
 
+STARTERS: Final = ("slurmstepd",)
+"""Beginnings of the names of Slurm's programs that start a task. Debian's is called `slurmstepd-wlm`."""
+
 
 def step(environment: Environment, _host: str) -> Seen | None:
     """A task of `srun`."""
@@ -34,6 +37,7 @@ def step(environment: Environment, _host: str) -> Seen | None:
         None if job is None else Said(f"{job.value}.{own.value}", f"{JOB}.{STEP}"),
         number(environment, RESTARTS, most=ATTEMPTS_MOST) or Said(0, f"no {RESTARTS}"),
         crowd=crowd,
+        starters=STARTERS,
     )
 
 
@@ -48,7 +52,7 @@ def batch(environment: Environment, _host: str) -> Seen | None:
     if nodes is None or nodes.value == 1:
         return None
     hint = f"{nodes.by} is {nodes.value}: start it with srun --ntasks-per-node=1"
-    return Seen("Slurm batch script outside of srun", hint=hint)
+    return Seen("Slurm batch script outside of srun", hint=hint, starters=STARTERS)
 
 
 def first_name(nodes: Said[str] | None) -> Said[str] | None:
