@@ -43,6 +43,7 @@ class Launcher:
         own = ("TASKD_", "MASTER_", "POD_")
         variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         variables |= {"MASTER_ADDR": host, "TASKD_NET_MGR_PORT": str(self.address.port), "TMPDIR": str(folder)}
+        variables["TASKD_STD_LOG_LEVEL"] = "INFO"  # otherwise an end in good order has no line
         with self.out.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, launcher.__file__, "1x1", "j"],
