@@ -102,7 +102,7 @@ def test_later_attempt_begins_clean_and_an_earlier_one_that_comes_late_ends(tmp_
     launchers = [first]
     try:
         await_line(tmp_path / "out-0", "starts_manager")
-        await_line(tmp_path / "out-0", "joined")
+        await_line(tmp_path / "out-0", "waits_for_nodes")
         late = nodes[1] | {"SLURM_RESTART_COUNT": "1", "TASKD_NET_UPSTREAM": proxies[1]}
         launchers.append(launch(tmp_path, late, 1))
         assert launchers[1].wait(SOON) == 1

@@ -45,7 +45,8 @@ class Job:
         command += ["--monitor-interval=0.1", *more, str(script)]
         own = ("TASKD_", "RANK", "MASTER_", "PET_")
         variables = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "PYTHONWARNINGS": "ignore"}
+        variables |= {"TASKD_NET_UPSTREAM": f"{self.host}.{10 + node}:9602", "TASKD_STD_LOG_LEVEL": "INFO"}
+        variables |= {"PYTHONWARNINGS": "ignore"}
         with self.out(node).open("ab") as out:
             self.launchers[node] = subprocess.Popen(
                 command, cwd=self.folder, env=variables, stdout=out, stderr=subprocess.STDOUT
