@@ -108,6 +108,7 @@ class Pods:
 
     def _run(self, pod: int, name: str, hosts: Path, command: list[str], variables: Mapping[str, str]) -> None:
         around = {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "ignore", "PYTHONDONTWRITEBYTECODE": "1"}
+        around["TASKD_STD_LOG_LEVEL"] = "INFO"  # the tests read the ordinary events
         shell = ("unshare", "--uts", "--mount", "sh", "-e", "-c", CONTAINER, "pod", name, str(hosts), str(self.folder))
         run = (sys.executable, "-m", "taskd_net.cli", "run", *command, "--monitor-interval=0.1", str(PLAIN))
         with self.out(pod).open("wb") as out:
