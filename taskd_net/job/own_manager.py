@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Final
@@ -59,6 +59,9 @@ ROUTINE: Final = frozenset(
     }
 )
 """Events of a mesh and a Manager in good order: twenty lines of a start and an end, where torchrun has none."""
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks whether a launcher has to start the Manager: each looks a name up."""
 
 log: Final = late_logger()
 
@@ -149,6 +152,65 @@ def watched(command: Sequence[str], give_up: Callable[[], object], keep: Callabl
         thread.join(MGR_END_S)
         watch.kill()
         thread.join(KILLED_S)
+
+
+@contextmanager
+def later(find: Callable[[], AbstractContextManager[object] | None], seconds: float) -> Iterator[None]:
+    """A Manager that is started within the block, as soon as this launcher is the one to start it.
+
+    Args:
+        find: gives the Manager; None where another process is to start it, as far as is known. It is called in another
+            thread, every `LOOK_S` seconds.
+        seconds: for which it is called.
+    """
+    late = _Late(find, seconds)
+    thread = threads.start(late.run, "starts the Manager later")
+    try:
+        yield
+    except BaseException as error:
+        late.error = error
+        raise
+    finally:
+        late.ending.set()
+        thread.join(MGR_END_S + KILLED_S)
+
+
+class _Late:
+    """The thread of `later`.
+
+    Args:
+        find, seconds: as there.
+
+    Attributes:
+        ending: the block is at its end.
+        error: of the block; None without one. A Manager keeps its state for the next start by it.
+    """
+
+    def __init__(self, find: Callable[[], AbstractContextManager[object] | None], seconds: float) -> None:
+        self.ending = EndFlag()
+        self.error: BaseException | None = None
+        self._find = find
+        self._seconds = seconds
+
+    def run(self) -> None:
+        """Look, and hold the Manager until the end of the block."""
+        give_up_at = time.monotonic() + self._seconds
+        while time.monotonic() < give_up_at:
+            self.ending.wait(LOOK_S)
+            if self.ending.is_set():
+                return
+            try:
+                if (found := self._find()) is not None:
+                    self._hold(found)
+            except TaskdNetError as error:
+                log.error("manager_not_started", reason=str(error))
+
+    def _hold(self, manager: AbstractContextManager[object]) -> None:
+        manager.__enter__()
+        while not self.ending.is_set():
+            self.ending.wait(KEEP_S)
+        error = self.error  # shown to the Manager's block, as if it were in this thread
+        manager.__exit__(None if error is None else type(error), error, None if error is None else error.__traceback__)
 
 
 class _Watch:

@@ -8,7 +8,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,7 @@ from taskd_net.job.manager_place import Launched
 from taskd_net.job.node_rank import NoAnswer, NoRank, held_rank
 from taskd_net.job.own_host import own_name
 from taskd_net.job.own_manager import NoManager, own_manager, routine
+from taskd_net.job.own_manager import later as own_manager_later
 from taskd_net.job.platforms.display import facts, sources
 from taskd_net.job.ports import Ports, ports_of
 from taskd_net.torch import seam
@@ -126,6 +127,9 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         if args.launches and job_id and args.place.attempt is not None:
             _refuse_if_late(job_id)
         is_own = starts and stack.enter_context(_manager(args, job_id))
+        if _may_start_later(args):
+            seconds = args.node_timeout or NODE_S
+            stack.enter_context(own_manager_later(partial(_manager_of_changed_address, args, job_id), seconds))
         stack.push(says_end)  # before the end of that Manager
         if args.launches or args.node_rank is None:
             try:
@@ -264,9 +268,7 @@ def _place(args: Namespace) -> tuple[str, bool]:
     if args.launches and port and not job_id and args.rdzv_backend != "static":
         # torch's store for the meeting of nodes is not needed, so its port is free, and all nodes know it.
         ports = Ports(port, ports_of(f"{host}:{port}").proxy)
-    placed = args.node_rank == 0 and bool(args.place.platform)
-    first, own = os.environ["MASTER_ADDR"], own_name()
-    args.listen = manager_place.listen_host(first, own, is_placed=placed, nodes=args.nodes)
+    args.listen = _listen_host(args)
     is_first = args.node_rank == 0 if args.node_rank is not None else manager_place.is_local(args.listen)
     starts = args.launches and is_first
     alone = args.nodes == 1 and not (addressed or job_id or args.mgr_port or UPSTREAM in os.environ)
@@ -281,6 +283,11 @@ def _place(args: Namespace) -> tuple[str, bool]:
     if ports.proxy != PROXY_PORT:
         os.environ.setdefault(UPSTREAM, f"{LOOPBACK}:{ports.proxy}")
     return job_id, starts
+
+
+def _listen_host(args: Namespace) -> str:
+    placed = args.node_rank == 0 and bool(args.place.platform)
+    return manager_place.listen_host(os.environ["MASTER_ADDR"], own_name(), is_placed=placed, nodes=args.nodes)
 
 
 def _meet_as_static(args: Namespace) -> None:
@@ -318,9 +325,7 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         ConfigError: somebody else has its address.
         NoManager: it cannot be started, or not again.
     """
-    host = args.listen if args.listen == manager_place.ALL else os.environ.get("POD_IP") or args.listen
-    listen = Address.parse(joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET))
-    size = f"{args.nodes}x{args.processes}"
+    listen = _listen(args.listen)
     if not args.mgr and not manager_place.is_local(listen.host):
         log.info("uses_manager", address=str(listen), reason="the address is none of this machine's")
         yield False
@@ -328,20 +333,50 @@ def _manager(args: Namespace, job_id: str) -> Iterator[bool]:
         log.info("uses_manager", address=str(listen), reason="it answers")
         yield False
     else:
-        restarts = JOB if clusterd_of_environment() is None else PLATFORM
-        log.info("starts_manager", address=str(listen), restarts=restarts)
         with ExitStack() as own:
             is_own = True
             try:
-                own.enter_context(
-                    own_manager(size, job_id, restarts_itself=clusterd_of_environment() is None, host=host)
-                )
+                own.enter_context(_started(args, job_id, listen))
             except NoManager:
                 if args.mgr or not manager_place.answers(listen, job_id):
                     raise
                 log.info("uses_manager", address=str(listen), reason="it was faster")
                 is_own = False
             yield is_own
+
+
+def _listen(host: str) -> Address:
+    """The address at which this launcher starts the Manager, if it does.
+
+    Args:
+        host: as of `listen_host`.
+    """
+    host = host if host == manager_place.ALL else os.environ.get("POD_IP") or host
+    return Address.parse(joined(host, "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET))
+
+
+def _started(args: Namespace, job_id: str, listen: Address) -> AbstractContextManager[None]:
+    restarts = JOB if clusterd_of_environment() is None else PLATFORM
+    log.info("starts_manager", address=str(listen), restarts=restarts)
+    size = f"{args.nodes}x{args.processes}"
+    return own_manager(size, job_id, restarts_itself=restarts == JOB, host=listen.host)
+
+
+def _may_start_later(args: Namespace) -> bool:
+    """True where the Manager's address is none of this machine's yet, and this node may be node 0."""
+    is_first = args.node_rank in (0, None) and args.launches and not args.mgr
+    return is_first and not manager_place.is_local(_listen(args.listen).host)
+
+
+def _manager_of_changed_address(args: Namespace, job_id: str) -> AbstractContextManager[None] | None:
+    """The Manager of the job, where its address is one of this machine's by now, and nobody listens there.
+
+    A name may have led to another pod at the start of this launcher, and an address come later than that.
+    """
+    listen = _listen(_listen_host(args))
+    if not manager_place.is_local(listen.host) or manager_place.is_taken(listen):
+        return None
+    return _started(args, job_id, listen)
 
 
 def _end(lost: Sequence[NoRank], number: signal.Signals) -> Signalled:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -18,7 +18,7 @@ import pytest
 from taskd_net.base.address import Address
 from taskd_net.job import own_manager
 from taskd_net.job.node_proxy import identified
-from taskd_net.job.own_manager import NoManager, watched
+from taskd_net.job.own_manager import NoManager, later, watched
 from tests.manager import launcher
 from tests.ports import free_port
 
@@ -202,3 +202,85 @@ def test_manager_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) ->
 def test_block_that_fails_keeps_its_error() -> None:
     with pytest.raises(LookupError, match="nothing"), watched([sys.executable, "-c", LIVING], list):
         raise LookupError("nothing")
+
+
+class Found:
+    """A Manager for a launcher that finds after some looks that it has to start it.
+
+    Args:
+        looks: before it.
+        trouble: of its start; None for none.
+    """
+
+    def __init__(self, looks: int = 0, trouble: NoManager | None = None) -> None:
+        self.left = looks
+        self.trouble = trouble
+        self.said: SimpleQueue[object] = SimpleQueue()
+
+    def find(self) -> AbstractContextManager[None] | None:
+        self.left -= 1
+        return None if self.left >= 0 else self.manager()
+
+    @contextmanager
+    def manager(self) -> Iterator[None]:
+        if self.trouble is not None:
+            self.said.put("trouble")
+            raise self.trouble
+        self.said.put("begins")
+        try:
+            yield
+        except BaseException as error:
+            self.said.put(error)
+            raise
+        else:
+            self.said.put("ends")
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_manager, "LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("often")
+def test_manager_whose_address_comes_later_is_started_then_and_ends_with_the_block() -> None:
+    found = Found(looks=3)
+    with later(found.find, SOON):
+        assert found.said.get(timeout=SOON) == "begins"
+        assert found.said.empty()
+    assert found.said.get_nowait() == "ends"
+
+
+@pytest.mark.usefixtures("often")
+def test_manager_that_was_started_later_knows_how_the_block_ends() -> None:
+    """Its state stays for the next start, or does not."""
+    found = Found()
+
+    def block() -> None:
+        with later(found.find, SOON):
+            assert found.said.get(timeout=SOON) == "begins"
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError) as ended:
+        block()
+    assert found.said.get_nowait() is ended.value
+
+
+@pytest.mark.usefixtures("often")
+def test_manager_that_cannot_be_started_later_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    found = Found(trouble=NoManager("its port is taken"))
+    with later(found.find, SOON):
+        for _ in range(2):
+            assert found.said.get(timeout=SOON) == "trouble"
+    assert "manager_not_started" in caplog.text and "its port is taken" in caplog.text
+
+
+@pytest.mark.usefixtures("often")
+def test_launcher_looks_for_its_time_alone() -> None:
+    found = Found(looks=1_000_000)
+    with later(found.find, 0.1):
+        time.sleep(0.3)
+        looked = found.left
+        time.sleep(0.1)
+        assert found.left == looked < 1_000_000
+    with later(Found(looks=1_000_000).find, SOON):
+        pass  # it ends at once

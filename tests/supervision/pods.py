@@ -235,9 +235,9 @@ class PodsJob(Job):
         """Give a node a fresh pod, whose address its name does not lead to yet."""
         self.pods[node] = self._switch.pod(f"train-node-0-{node}", self.folder, self._own.get(node, ""))
 
-    def know(self, node: int) -> None:
-        """The name of a node leads to its present pod."""
-        self._known[f"train-node-0-{node}.train"] = self.pods[node].address
+    def know(self, node: int, name: str = "") -> None:
+        """The name of a node, or another name, leads to its present pod."""
+        self._known[name or f"train-node-0-{node}.train"] = self.pods[node].address
         self._tell_names()
 
     def _tell_names(self) -> None:
