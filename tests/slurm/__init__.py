@@ -1,0 +1,1 @@
+"""Launchers under a real Slurm, MPICH's hydra and Open MPI (`make slurm`)."""
