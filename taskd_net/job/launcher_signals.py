@@ -29,6 +29,8 @@ log: Final = late_logger()
 class EarlySigint:
     """Takes SIGINT over while a launcher imports torch, and knows no Manager yet. A second one ends it at once.
 
+    SIGUSR1 and SIGUSR2 are dropped: no worker runs that they could be passed on to.
+
     Attributes:
         has_come: SIGINT has come.
     """
@@ -36,6 +38,8 @@ class EarlySigint:
     def __init__(self) -> None:
         self.has_come = False
         signal.signal(signal.SIGINT, self._note)
+        for number in PASSED_ON:
+            signal.signal(number, _drop)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.has_come:
@@ -107,6 +111,10 @@ class LauncherSignals:
     def _pass_all_on(self) -> None:
         while (number := self._to_pass.get()) is not None:
             pass_on(number, self.workers())
+
+
+def _drop(_: int, __: FrameType | None) -> None:
+    """Do nothing. Programs that this process starts have the default again, which an ignored signal would not."""
 
 
 def _end_at_once() -> NoReturn:

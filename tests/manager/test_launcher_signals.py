@@ -65,6 +65,9 @@ import os, signal, sys
 sys.path[:0] = {sys.path!r}
 from taskd_net.job.launcher_signals import EarlySigint
 early = EarlySigint()
+os.kill(os.getpid(), signal.SIGUSR1)
+os.kill(os.getpid(), signal.SIGUSR2)
+assert not early.has_come
 os.kill(os.getpid(), signal.SIGINT)
 assert early.has_come
 os.kill(os.getpid(), signal.SIGINT)
@@ -83,7 +86,7 @@ with LauncherSignals(lambda number: LookupError(number), [signal.SIGTERM, signal
 
 
 def test_an_early_sigint_waits_for_the_block() -> None:
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)}
     try:
         early = EarlySigint()
         with LauncherSignals(Ended, ENDING) as signals:
@@ -93,7 +96,8 @@ def test_an_early_sigint_waits_for_the_block() -> None:
         with pytest.raises(Ended, match="SIGINT"), LauncherSignals(Ended, ENDING) as signals:
             signals.take(early)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("script", [EARLY, LATER], ids=["early", "later"])
