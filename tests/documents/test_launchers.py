@@ -25,6 +25,7 @@ PLAYS: Final = {
         f"{STEPS}::test_same_failure_twice_ends_the_step_with_65",
         f"{STEPS}::test_scancel_ends_all",
         f"{JOBS}::test_job_of_a_lost_node_is_queued_again",
+        f"{JOBS}::test_job_that_is_not_killed_waits_for_its_lost_node",
         f"{JOBS}::test_requeued_job_begins_clean_and_says_its_attempt",
         f"{JOBS}::test_time_limit_leaves_time_for_a_checkpoint",
     ),

@@ -9,12 +9,13 @@ import pytest
 from tests.slurm.play import RUN, STEP, Play
 from tests.torch.cluster import PLAIN, SOON
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 
 SAVING = Path(__file__).with_name("saving.py")
 
-LIMIT_S = 150.0
-"""Seconds until Slurm has ended a job with a limit of a minute."""
+LIMIT_S = 210.0
+"""Seconds until Slurm has ended a job with a limit of two minutes. It sends the signal half a minute after the start, or
+up to a minute later."""
 
 
 def launch(script: Path = PLAIN) -> str:
@@ -65,7 +66,7 @@ def test_step_outlives_a_killed_launcher_and_another_step_brings_its_node_back(p
 
 
 def test_time_limit_leaves_time_for_a_checkpoint(play: Play) -> None:
-    job = play.batch(launch(SAVING), options=("--time=1", "--signal=USR1@30"))
+    job = play.batch(launch(SAVING), options=("--time=2", "--signal=USR1@30"))
     pids = play.workers(0)
     play.until(lambda: len(list(play.folder.glob("checkpoint-*"))) == 4, LIMIT_S)
     assert play.about(job, "JobState") == "RUNNING"
@@ -91,3 +92,14 @@ def test_job_of_a_lost_node_is_queued_again(play: Play) -> None:
         assert f"job_id={job}.0" in play.placed(node) and "attempt=1" in play.placed(node)
     play.finish()
     play.until(lambda: play.about(job, "JobState") == "COMPLETED")
+
+
+def test_job_that_is_not_killed_waits_for_its_lost_node(play: Play) -> None:
+    play.variables["TASKD_NET_NODE_TIMEOUT"] = "5"
+    job = play.batch(launch().replace("srun", "srun --no-kill", 1), "echo srun: $?", options=("--no-kill",))
+    play.workers(0)
+    with play.cluster.without_power(1):
+        play.until_said("srun: 143", "batch", LIMIT_S)
+    assert "srun: error: Node failure on n2" in play.said("batch")
+    assert "taskd-net run: the job has ended: node 1 has not come within 5 s" in play.said("out-0")
+    assert play.about(job, "Restarts") == "0"
