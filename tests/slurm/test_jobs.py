@@ -14,8 +14,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
 SAVING = Path(__file__).with_name("saving.py")
 
 LIMIT_S = 210.0
-"""Seconds until Slurm has ended a job with a limit of two minutes. It sends the signal half a minute after the start, or
-up to a minute later."""
+"""Seconds until Slurm has ended a job with a limit of two minutes. It sends the signal 30 to 90 s after the start."""
 
 
 def launch(script: Path = PLAIN) -> str:
