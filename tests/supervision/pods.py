@@ -273,3 +273,9 @@ class PodsJob(Job):
     ) -> subprocess.Popen[bytes]:
         pod = self.pods[int(variables["BENCH_NODE"])]
         return super()._begin(out, command, {**variables, "TMPDIR": str(pod.folder)}, [*within, *pod.wrapper])
+
+
+def terminated(job: PodsJob, node: int) -> int:
+    """End a pod as Kubernetes does. Returns the exit status of its first process."""
+    job.first_process(node).terminate()
+    return job.launchers[node].wait(STEP_S)

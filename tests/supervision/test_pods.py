@@ -14,7 +14,7 @@ import pytest
 from benchmarks.supervision.outcome import SUCCEEDS, see
 from benchmarks.supervision.rows import Due
 from tests.supervision.plays import BY_NAME, STAND_IN
-from tests.supervision.pods import PodsJob, why_not
+from tests.supervision.pods import PodsJob, terminated, why_not
 
 REASON = why_not()
 pytestmark = [pytest.mark.skipif(bool(REASON), reason=REASON), pytest.mark.timeout(180)]
@@ -83,12 +83,6 @@ def test_sigterm_to_the_first_process_in_each_wait() -> None:
         job.finish()
         job.says(0, "waits_for_release")
         assert terminated(job, 0) == 143
-
-
-def terminated(job: PodsJob, node: int) -> int:
-    """End a pod as Kubernetes does. Returns the exit status."""
-    job.first_process(node).terminate()
-    return job.launchers[node].wait(60)
 
 
 def test_first_process_reaps_orphans_and_says_which_signal_has_ended_the_launcher() -> None:

@@ -1,4 +1,4 @@
-"""Two pods in training, of which one comes back at another address: `taskd-net run` with gloo, and with `rejoin`."""
+"""`taskd-net run` in two pods: names that come late or lead elsewhere, and a pod that comes back at another address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.supervision.job import Column, Place
 from benchmarks.supervision.outcome import SUCCEEDS, see
 from benchmarks.supervision.rows import Due
 from tests.supervision.plays import BY_NAME
-from tests.supervision.pods import PodsJob, why_not
+from tests.supervision.pods import PodsJob, terminated, why_not
 
 REASON = why_not()
 pytestmark = [pytest.mark.skipif(bool(REASON), reason=REASON), pytest.mark.timeout(300)]
@@ -83,3 +83,54 @@ def test_manager_is_started_when_the_name_of_its_service_leads_to_node_0() -> No
         job.know(0, SERVICE)
         outcome = see(BY_NAME["launcher-1"], column, 0, job, Due(since))
         assert outcome.outcome == SUCCEEDS, outcome.words
+
+
+def without_ranks(place: Place) -> list[str]:
+    """The command of `taskd-net run` whose nodes get their ranks."""
+    module = ["-m", "taskd_net.cli", "run", "--rdzv-backend=c10d", f"--rdzv-endpoint={place.host}:29400"]
+    return [*module, f"--mgr-port={place.mgr}", f"--job-id={place.name}", *place.options]
+
+
+def test_nodes_without_ranks_train_when_the_name_of_the_endpoint_comes() -> None:
+    """The host of the endpoint knows itself by its own name, and its store has an address that others reach."""
+    column = Column("without ranks", without_ranks)
+    with PodsJob(column) as job:
+        job.start()
+        for node in (0, 1):
+            job.says(node, "the name train-node-0-0.train is not known yet")
+        since = time.monotonic()
+        job.know(0)
+        outcome = see(BY_NAME["launcher-1"], column, 0, job, Due(since))
+        assert outcome.outcome == SUCCEEDS, outcome.words
+
+
+def test_name_that_is_a_loopback_address_on_its_own_host() -> None:
+    """Debian's `/etc/hosts` has such a line. gloo looks its own host up, too, and is told of the interface."""
+    column = replace(SAME, variables={"GLOO_SOCKET_IFNAME": "eth0"})
+    with PodsJob(column, own={0: "127.0.1.1 train-node-0-0.train train-node-0-0"}) as job:
+        job.know(0)
+        since = time.monotonic()
+        job.start()
+        outcome = see(BY_NAME["launcher-1"], column, 0, job, Due(since))
+        assert outcome.outcome == SUCCEEDS, outcome.words
+
+
+def test_sigterm_to_the_first_process_of_a_pod_in_each_wait() -> None:
+    with PodsJob(SAME) as job:
+        job.start(1)
+        job.says(1, "is not known yet")
+        assert terminated(job, 1) == 143
+        job.know(0)
+        job.start(0)
+        job.says(0, "waits_for_nodes")
+        assert terminated(job, 0) == 143
+        job.start()
+        job.until_training(5)
+        since = time.monotonic()
+        assert terminated(job, 1) == 143
+        job.start(1)
+        job.until(lambda: job.stepped(since) is not None, "the training does not go on")
+        (job.folder / f"hang-{job.of_node(1)[0]}").touch()
+        job.finish()
+        job.says(0, "waits_for_release")
+        assert terminated(job, 0) == 143
