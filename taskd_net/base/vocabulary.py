@@ -179,3 +179,6 @@ SWITCH_RANKS: Final = "globalRankIDs"
 SWITCH_OPS: Final = "globalOps"
 STRESS_TEST_UUID: Final = "stressTestUUID"
 STRESS_OPS: Final = "StressTestRankOPStr"
+
+FAILED_START: Final = "Error: "
+"""Beginning of the line by which a Manager says its launcher why it cannot start, in place of that it is ready."""

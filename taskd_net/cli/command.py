@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -10,6 +12,8 @@ import click
 from taskd_net import ConfigError, NodeError, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination, Role
+from taskd_net.base.untrusted import printable
+from taskd_net.base.vocabulary import FAILED_START
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import params_of, refused
 from taskd_net.observe.client import AskFailed
@@ -27,12 +31,21 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
+            return self._invoke(ctx)
+        except click.ClickException as error:
+            _tell_launcher(ctx, error.message)
+            raise
+
+    def _invoke(self, ctx: click.Context) -> object:
+        try:
             return super().invoke(ctx)
         except ConfigError as error:
             raise refused(ctx, error) from None
         except (NodeError, MemoryError) as error:
             # At a limit of threads or memory. A MemoryError has no text.
-            say(f"Error: {str(error) or 'the process is out of memory; see ulimit -v'}", err=True)
+            text = str(error) or "the process is out of memory; see ulimit -v"
+            _tell_launcher(ctx, text)
+            say(f"Error: {text}", err=True)
             ctx.exit(FAILED)
         except AskFailed as error:
             text = str(error)
@@ -43,6 +56,14 @@ class Command(click.Command):
                 text = explained(ctx, text)
             say(f"Error: {text}", err=True)
             ctx.exit(NOT_ASKED)
+
+
+def _tell_launcher(ctx: click.Context, reason: str) -> None:
+    """Say on the standard output, in place of the line that a Manager is ready, why it cannot start."""
+    if ctx.params.get("until_eof"):
+        with suppress(OSError):  # the launcher has ended
+            sys.stdout.write(f"{FAILED_START}{printable(reason)}\n")
+            sys.stdout.flush()
 
 
 def command(name: str, **attributes: Any) -> Callable[[Callable[..., object]], Command]:

@@ -26,7 +26,7 @@ from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.job_id import NO_ID
 from taskd_net.base.limits import KILLED_S, NODE_S
 from taskd_net.base.logger import late_logger
-from taskd_net.base.vocabulary import JOB
+from taskd_net.base.vocabulary import FAILED_START, JOB
 from taskd_net.base.waiting import EndFlag, taken
 from taskd_net.job.arguments import MGR_PORT_SET, NODE_TIMEOUT, joined
 from taskd_net.job.manager.config import STATE_FILE
@@ -48,6 +48,9 @@ PAUSE_S: Final = 1.0
 
 PAUSE_MOST_S: Final = 30.0
 """The longest pause."""
+
+REASON_BYTES: Final = 1024
+"""Bytes of that line that are read."""
 
 STATE: Final = "TASKD_NET_STATE"
 """Variable of a setting of the Manager."""
@@ -282,10 +285,12 @@ class _Watch:
             if not readable:
                 process.kill()
                 return f"it did not listen within {READY_S:g} s"
-            if process.stdout.read(1):
+            line = process.stdout.read(REASON_BYTES).decode(errors="replace").partition("\n")[0]
+            if line and not line.startswith(FAILED_START):
                 self._is_ready(process.pid)
             self._keep_until_end(process.pid)
-            return _how(process.wait())
+            reason = f": {line.removeprefix(FAILED_START)}" if line.startswith(FAILED_START) else ""
+            return f"{_how(process.wait())}{reason}"
 
     def _keep_until_end(self, pid: int) -> None:
         """Say that the run lives, until a process has ended."""

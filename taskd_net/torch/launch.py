@@ -20,7 +20,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from taskd_net.base import logs
 from taskd_net.base.address import Address
 from taskd_net.base.cause import AS_TERMINATED
-from taskd_net.base.codes import ConfigError
+from taskd_net.base.codes import ConfigError, TaskdNetError
 from taskd_net.base.job_id import attempt_id, job_id_of, require_job_id
 from taskd_net.base.limits import NODE_S
 from taskd_net.base.logger import late_logger
@@ -75,9 +75,8 @@ def main(arguments: Sequence[str], early: EarlySigint) -> None:
         early: knows of a SIGINT that has come already.
 
     Raises:
-        SystemExit: the Agent has to leave, a signal has come, or an argument is wrong.
-        UnsupportedTorch: the installed torch has not been checked.
-        NoCommand: `--run-path`.
+        SystemExit: the Agent has to leave, a signal has come, an argument is wrong, or an error of this package, such
+            as a Manager that cannot be started.
         ChildFailedError: as of torchrun.
     """
     failures = Failures()
@@ -87,6 +86,9 @@ def main(arguments: Sequence[str], early: EarlySigint) -> None:
         # Its traceback shows where the signal came, which helps nobody.
         last_words.say([str(error), *failures.words(error.at_ns, error.sigval.name)])
         sys.exit(error.status)
+    except TaskdNetError as error:
+        last_words.say([str(error), *failures.words()])
+        sys.exit(1)
     except BaseException as error:
         if not isinstance(error, SystemExit) or error.code not in (None, 0):
             last_words.say(failures.words())

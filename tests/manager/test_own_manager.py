@@ -158,7 +158,8 @@ def test_manager_that_cannot_start_ends_its_launcher(tmp_path: Path) -> None:
     with made.process:
         assert made.process.wait(SOON) == 1
     last = made.out.read_text().splitlines()[-1]
-    assert last == "launcher: the Manager of the job cannot start: exit status 1"
+    reason = f"cannot listen on {made.address}: in use, or not an address of this machine"
+    assert last == f"launcher: the Manager of the job cannot start: exit status 1: {reason}"
 
 
 def test_manager_that_cannot_start_again_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

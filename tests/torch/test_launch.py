@@ -108,6 +108,23 @@ def test_manager_that_does_not_come_in_time(place: list[str], said: str, tmp_pat
     assert last.startswith(said.format("nobody.invalid")) and last.count("\n") == 1 and "nobody.invalid" in last
 
 
+def test_manager_that_cannot_start_says_why_in_the_last_line(tmp_path: Path) -> None:
+    place = ["--mgr", "--nnodes=2", "--node-rank=0", "--master-addr=192.0.2.1", "--mgr-port=9601"]
+    done = subprocess.run(
+        [sys.executable, "-m", "taskd_net.cli", "run", *place, str(PLAIN)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        check=False,
+    )
+    assert done.returncode == 1
+    reason = "exit status 1: cannot listen on 192.0.2.1:9601: in use, or not an address of this machine"
+    assert done.stderr.splitlines()[-1] == f"taskd-net run: the Manager of the job cannot start: {reason}"
+    assert done.stderr.count("the Manager of the job cannot start") == 1
+
+
 CPU = CGROUPS / "cpu"
 LIMIT = 'echo $$ > "$1"; shift; exec "$@"'
 
