@@ -17,6 +17,7 @@ from taskd_net import BlockingNode, NodeConfig, Position, Retry
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.job import api, node_proxy
+from taskd_net.job.agent import supervision
 from taskd_net.job.agent.agent import Told
 from taskd_net.job.api import agent
 from taskd_net.job.member import documented
@@ -60,10 +61,11 @@ def init(
     return made is not None
 
 
-def test_agent_that_ends_without_a_join_says_whom_its_proxy_has_not_reached(
+def test_agent_says_whom_its_proxy_has_not_reached_while_it_waits_and_at_its_end(
     port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, msrun: Msrun
 ) -> None:
     caplog.set_level("INFO")
+    monkeypatch.setattr(supervision, "WAITS_AGAIN_S", 0.3)
     nobody = free_port(OWN_IP)
     monkeypatch.setenv("MS_SCHED_HOST", OWN_IP)
     monkeypatch.setenv("TASKD_NET_MGR_PORT", str(nobody))
@@ -73,7 +75,10 @@ def test_agent_that_ends_without_a_join_says_whom_its_proxy_has_not_reached(
     with pytest.raises(SystemExit) as left:
         api.start_taskd_agent()
     assert left.value.code == 143
-    assert f"not joined within 1 s: Register: nobody listens at {OWN_IP}:{nobody}" in caplog.text
+    reason = f"Register: nobody listens at {OWN_IP}:{nobody}"
+    assert f"not joined within 1 s: {reason}" in caplog.text
+    waits = [line for line in caplog.text.splitlines() if "waits_for_mgr" in line]
+    assert len(waits) >= 2 and f'address={OWN_IP}:{nobody} reason="{reason}"' in waits[-1]
 
 
 def there(master: BlockingNode, *positions: Position) -> None:
