@@ -40,7 +40,7 @@ class Address:
                 raise ConfigError(f"{said}: {shown(host)} is not an IPv6 address; {expected}") from error
         elif ":" in host:
             raise ConfigError(f"{said}: an IPv6 address goes in brackets; {expected}")
-        elif any(c.isspace() or not c.isprintable() or c in "/[]," for c in host):
+        elif any(c.isspace() or not c.isprintable() or c in "/[],$()" for c in host):
             raise ConfigError(f"{said}: {shown(host)} is not a host name or an IP address; {expected}")
         return cls(host, number)
 

@@ -422,6 +422,11 @@ def test_worker_of_a_number_without_end_has_no_rank() -> None:
     assert "node rank is missing" in refused({"PET_NNODES": "2"}, f"a-worker-{'9' * 40}")
 
 
+def test_worker_of_a_number_that_the_job_does_not_have_stops() -> None:
+    said = "the node rank in the host name is 2; expected 0 to 1, as PET_NNODES is 2"
+    assert refused({"PET_NNODES": "2"}, "a-worker-2") == f"{said}; {ALONE}"
+
+
 def test_volcanos_pod_whose_task_is_unknown_has_no_rank() -> None:
     environment, _ = environments.volcano_tasks(3, 1)
     assert "node rank is missing" in refused(environment, "elsewhere")
@@ -433,6 +438,27 @@ def test_volcanos_pod_whose_task_is_unknown_has_no_rank() -> None:
     del environment["VC_PS_NUM"]
     environment["VC_PS_HOSTS"] = " "
     assert "number of nodes is missing" in refused(environment, "train-worker-0")
+
+
+def without_index(name: str, nodes: int, rank: int) -> tuple[Environment, str]:
+    """A pod of Volcano without the plugin env."""
+    environment, host = COMPLETE[name](nodes, rank)
+    return {variable: value for variable, value in environment.items() if "_INDEX" not in variable}, host
+
+
+def test_volcanos_plugin_pytorch_brings_svc_with_it_and_no_index() -> None:
+    for rank in range(3):
+        found = settle(NONE, *without_index("volcano_pytorch", 3, rank))
+        assert found.platform == "Volcano's plugin pytorch"
+        assert (found.rank, found.nodes) == (Said(rank, "RANK"), Said(3, "WORLD_SIZE"))
+
+
+@pytest.mark.parametrize("name", ["volcano", "volcano_tasks"])
+def test_volcanos_pod_without_an_index_has_the_rank_of_its_host_or_stops(name: str) -> None:
+    for rank in range(3):
+        environment, host = without_index(name, 3, rank)
+        assert settle(NONE, environment, host).rank == Said(rank, "the host name")
+        assert "node rank is missing" in refused(environment, "elsewhere")
 
 
 def outcome(flags: Flags, environment: Environment, host: str, above: Sequence[str] = ()) -> Place | None:

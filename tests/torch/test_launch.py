@@ -30,8 +30,9 @@ from tests.torch.cluster import PLAIN, SOON
         (["--node-timeout=0", "train.py"], 2, "--node-timeout is '0'; expected a number of seconds, 1 to 86400"),
         (["--mgr-port=x", "train.py"], 2, "--mgr-port is 'x'; expected a port, 1 to 65535"),
         (["--master-addr=a b", "train.py"], 2, "MASTER_ADDR is 'a b'; expected a host name or an IP address"),
+        (["--master-addr=$(X)", "train.py"], 2, "MASTER_ADDR is '$(X)'; expected a host name or an IP address"),
     ],
-    ids=["rendezvous", "no-script", "function", "no-node", "rank", "time", "port", "host"],
+    ids=["rendezvous", "no-script", "function", "no-node", "rank", "time", "port", "host", "variable"],
 )
 def test_arguments_that_are_refused(arguments: list[str], status: int, said: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "taskd_net.cli", "run", *arguments]

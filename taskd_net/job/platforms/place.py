@@ -324,5 +324,6 @@ def _checked(place: Place) -> Place:
         ranks = f"0 to {nodes.value - 1}" if nodes.value > 1 else "0"
         size = "--nnodes" if nodes.by == DEFAULT else nodes.by
         more = "" if rank.by == "--node-rank" else f"; {_ALONE}"
-        raise ConfigError(f"{rank.by} is {rank.value}; expected {ranks}, as {size} is {nodes.value}{more}")
+        said = "the node rank in the host name" if rank.by == HOST_NAME else rank.by
+        raise ConfigError(f"{said} is {rank.value}; expected {ranks}, as {size} is {nodes.value}{more}")
     return place
