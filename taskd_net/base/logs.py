@@ -148,9 +148,7 @@ class _Console(Own, logging.StreamHandler[Any]):
     No thread waits long for a pipe or terminal that nobody reads: the console loses lines then, the file has them.
     """
 
-    def __init__(
-        self, logger: logging.Logger, level: int, rendering: Rendering, routine: Collection[str] = ()
-    ) -> None:
+    def __init__(self, logger: logging.Logger, level: int, rendering: Rendering, routine: Collection[str] = ()) -> None:
         super().__init__(sys.stdout)
         self._logger = logger
         self._routine = frozenset(routine)
