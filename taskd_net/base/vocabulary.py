@@ -59,7 +59,9 @@ message is a text of the launcher's own."""
 HOST: Final = "Host"
 PID: Final = "Pid"
 RANK: Final = "Rank"
-"""Keys in the extension of a `NODE_RANK`: the name of the launcher's host, its pid, and the rank that it has."""
+NODES: Final = "Nodes"
+"""Keys in the extension of a `NODE_RANK`: name of the launcher's host, its pid, the rank that it has, and the number of
+nodes that it was started for."""
 RANK_GIVEN: Final = 308
 """`ACTION` of a Mgr of this package: the answer to a `NODE_RANK`, the rank, or a `Reason` why there is none."""
 

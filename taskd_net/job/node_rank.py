@@ -44,6 +44,9 @@ ANSWER_S: Final = 4.0
 BEGIN_S: Final = 10.0
 """Seconds after a join in which a Mgr may begin its Manager. It listens before: half a second on a busy machine."""
 
+LATE_S: Final = 5.0
+"""Seconds without a join between two looks for a later attempt of the job."""
+
 AGAIN_S: Final = 0.5
 """Seconds between two looks at the place in the mesh."""
 
@@ -68,6 +71,8 @@ def held_rank(
     lost: Callable[[NoRank], object],
     *,
     host: str | None = None,
+    nodes: int = 0,
+    late: Callable[[], str] = str,
     seconds: float | None = None,
     answered: bool = False,
 ) -> Iterator[int]:
@@ -80,18 +85,23 @@ def held_rank(
         rank: that it has; None for one that the Manager gives.
         lost: called in another thread where the answer comes later, and somebody else runs this node.
         host: name of this host; None for its own.
+        nodes: number of nodes that the launcher was started for; 0: any.
+        late: gives the reason why this launcher comes too late; empty where it does not. A thread asks it while the Mgr
+            does not take this node.
         seconds: for an answer.
         answered: an answer is needed, also for a node that has a rank.
 
     Raises:
-        NoRank: another launcher runs this node, or all ranks are taken.
+        NoRank: another launcher runs this node, all ranks are taken, the job has another size, or this node is late.
         NoAnswer: the Manager does not answer in time.
     """
     place = tool_position(None, tls)
     config = NodeConfig.agent(
         server_rank=place.server_rank, upstream=upstream, job_id=job_id or None, service=True, tls=tls
     )
-    claim = _Claim(upstream, tls, host or socket.gethostname(), rank, lost, needs_answer=answered or rank is None)
+    claim = _Claim(
+        upstream, tls, host or socket.gethostname(), rank, nodes, late, lost, needs_answer=answered or rank is None
+    )
     with BlockingNode(config) as node:
         node.beside(claim.hold)
         given = claim.first((ASK_S if rank is None else CLAIM_S) if seconds is None else seconds, lambda: node.trouble)
@@ -104,7 +114,7 @@ class _Claim:
     """The claim of a launcher on a rank.
 
     Args:
-        upstream, tls, host, rank, lost: as of `held_rank`.
+        upstream, tls, host, rank, nodes, late, lost: as of `held_rank`.
         needs_answer: it is an error where none comes in time.
     """
 
@@ -114,6 +124,8 @@ class _Claim:
         tls: Tls | None,
         host: str,
         rank: int | None,
+        nodes: int,
+        late: Callable[[], str],
         lost: Callable[[NoRank], object],
         *,
         needs_answer: bool,
@@ -122,6 +134,8 @@ class _Claim:
         self._tls = tls
         self._host = host
         self._rank = rank
+        self._nodes = nodes
+        self._late = late
         self._lost = lost
         self._needs_answer = needs_answer
         self._key = uuid4().hex
@@ -166,7 +180,9 @@ class _Claim:
         asked = answered = 0
         with suppress(NodeClosed):
             while True:
-                await node.joined()
+                if not node.is_joined and (reason := await self._await_join(node)):
+                    self._tell(NoRank(reason))
+                    return
                 if (now := node.joins) != answered:
                     if now != asked:
                         asked, self._begins_by = now, time.monotonic() + BEGIN_S
@@ -175,6 +191,16 @@ class _Claim:
                 await asyncio.sleep(AGAIN_S)
                 if time.monotonic() - since > AGAIN_S + STOPPED_S:
                     asked = answered = 0
+
+    async def _await_join(self, node: Node) -> str:
+        """Wait for a join. Returns the reason why there will be none; empty after a join."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LATE_S):
+                    await node.joined()
+                    return ""
+            if reason := await asyncio.to_thread(self._late):
+                return reason
 
     async def _ask(self, node: Node) -> bool:
         """Ask once. Returns whether there is an answer, or none will come."""
@@ -186,6 +212,7 @@ class _Claim:
             return can is False
         extension = {vocabulary.HOST: self._host, vocabulary.PID: str(os.getpid())}
         extension |= {} if self._rank is None else {vocabulary.RANK: str(self._rank)}
+        extension |= {vocabulary.NODES: str(self._nodes)} if self._nodes else {}
         body = Body(vocabulary.NODE_RANK, 0, self._key, extension)
         if not (await node.send(body.to_json(), to="Mgr", timeout=ANSWER_S)).ok:
             return False

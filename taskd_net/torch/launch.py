@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from functools import partial
 from typing import Final
@@ -126,8 +126,9 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
             log.warning("nodes_are_fixed", nodes=args.nodes, reason=reason)
         args.nnodes = str(args.nodes)
         _say_bound(args)
-        if args.launches and job_id and args.place.attempt is not None:
-            _refuse_if_late(job_id)
+        late = partial(_late, job_id) if args.launches and job_id and args.place.attempt is not None else str
+        if reason := late():
+            raise NoRank(reason)
         is_own = starts and stack.enter_context(_manager(args, job_id))
         if _may_start_later(args):
             seconds = args.node_timeout or NODE_S
@@ -135,7 +136,7 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
         stack.push(says_end)  # before the end of that Manager
         if args.launches or args.node_rank is None:
             try:
-                given = _hold_rank(stack, args.node_rank, job_id, lost, told.patience, is_own=is_own)
+                given = _hold_rank(stack, args, job_id, lost, late, told.patience, is_own=is_own)
             except NoAnswer as error:
                 if told.patience is None:
                     raise
@@ -194,42 +195,46 @@ def _say_end(
         log.warning("end_not_said", reason=reason)
 
 
-def _refuse_if_late(job_id: str) -> None:
-    """End the launcher of an attempt where a later one runs.
-
-    Raises:
-        NoRank: the Mgr of a later attempt answers.
-    """
+def _late(job_id: str) -> str:
+    """The reason why the launcher of an attempt is late: a later one runs. Empty where no Mgr of one answers."""
     upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
-    if words := manager_place.later_attempt(Address.parse(upstream), job_id):
-        raise NoRank(words)
+    return manager_place.later_attempt(Address.parse(upstream), job_id)
 
 
 def _hold_rank(
-    stack: ExitStack, wanted: int | None, job_id: str, lost: list[NoRank], patience: float | None, *, is_own: bool
+    stack: ExitStack,
+    args: Namespace,
+    job_id: str,
+    lost: list[NoRank],
+    late: Callable[[], str],
+    patience: float | None,
+    *,
+    is_own: bool,
 ) -> int:
     """Hold the rank of this node until the end of the stack's block. Returns it.
 
     Args:
         stack: of the launcher.
-        wanted: the rank of the arguments; None for one that the Manager gives.
+        args: the arguments. Without a rank in them the Manager gives one.
         job_id: of the job; empty for none.
         lost: gets the reason where another launcher turns out to run this node.
+        late: as of `held_rank`.
         patience: as of `Told`.
         is_own: this launcher has started the Manager. It has come first then, and has rank 0 again after a loss of
             both, unless another one has that.
 
     Raises:
-        NoRank: another launcher has it, or all are taken.
+        NoRank: another launcher has it, all are taken, the Manager is for another size, or this node is late.
         NoAnswer: the Manager does not answer in time.
     """
+    wanted, hold = args.node_rank, partial(held_rank, nodes=args.nodes, late=late)
     upstream = joined(os.environ["MASTER_ADDR"], "MASTER_ADDR", os.environ[MGR_PORT_SET], MGR_PORT_SET)
     tls = secured({}, listens=False, connects=True)
     if wanted is None and is_own:
         with suppress(NoRank):
-            return stack.enter_context(held_rank(upstream, job_id, tls, 0, partial(_leave, lost)))
+            return stack.enter_context(hold(upstream, job_id, tls, 0, partial(_leave, lost)))
     seconds = patience if wanted is None else None
-    return stack.enter_context(held_rank(upstream, job_id, tls, wanted, partial(_leave, lost), seconds=seconds))
+    return stack.enter_context(hold(upstream, job_id, tls, wanted, partial(_leave, lost), seconds=seconds))
 
 
 def _leave(lost: list[NoRank], reason: NoRank) -> None:

@@ -93,6 +93,16 @@ def test_rank_beyond_the_size_of_the_job_is_refused() -> None:
     assert ranks.give(asker, 2, ()) == said
 
 
+def test_launcher_of_another_size_is_refused() -> None:
+    """Two nodes that differ in it would be one training of a size that one of them does not want."""
+    ranks = NodeRanks()
+    for nodes, expected in ((0, 1), (2, 1), (3, "this node was started for 3 nodes, and the Manager for 2")):
+        for rank in (1, None):
+            asker = Holder("a", "1", "Agent/1", 7, rank, nodes)
+            ranks.ask(asker, ())
+            assert ranks.give(asker, 2, {0}) == expected
+
+
 def wanted(key: str, host: str = "a", held: tuple[str, ...] = ()) -> RankWanted:
     return RankWanted(Position.agent(1_000_000_000 + int(key)), key, host, held=held)
 

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
 
 import pytest
 
@@ -205,6 +207,33 @@ async def test_nobody_there_is_one_line() -> None:
             raise AssertionError("a rank")
 
     with pytest.raises(NoRank, match=rf"given this node a rank within 0.5 s: Register: nobody listens at {address}$"):
+        await asyncio.to_thread(ask)
+
+
+@pytest.mark.parametrize("own", [None, 1])
+async def test_launcher_that_was_started_for_another_size_is_refused(own: int | None) -> None:
+    def ask(upstream: str) -> None:
+        with held_rank(upstream, "", None, own, print, host="a", nodes=3):
+            raise AssertionError("a rank")
+
+    async with managed(ManagerConfig(job_id="J", nodes=2, processes_per_node=1)) as (node, _):
+        with pytest.raises(NoRank, match=r"^this node was started for 3 nodes, and the Manager for 2$"):
+            await asyncio.to_thread(ask, node.address or "")
+
+
+@pytest.mark.parametrize("own", [None, 1])
+async def test_launcher_that_turns_out_to_be_late_ends(own: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Mgr of a later attempt answers when it has begun to wait already; with a rank it may be past that wait."""
+    monkeypatch.setattr(node_rank, "LATE_S", 0.1)
+    answers = ["", "a later attempt runs"]
+    lost: SimpleQueue[NoRank] = SimpleQueue()
+
+    def ask() -> None:
+        late = partial(answers.pop, 0)
+        with held_rank(free_address(), "", None, own, lost.put, host="a", late=late, seconds=0.05 if own else SOON):
+            raise lost.get(timeout=SOON)
+
+    with pytest.raises(NoRank, match=r"^a later attempt runs$"):
         await asyncio.to_thread(ask)
 
 

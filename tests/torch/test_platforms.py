@@ -94,25 +94,28 @@ def test_place_is_shown_and_nothing_starts(tmp_path: Path) -> None:
 
 
 def test_later_attempt_begins_clean_and_an_earlier_one_that_comes_late_ends(tmp_path: Path) -> None:
-    """A Slurm job is requeued while a launcher of the start before still comes: it takes no place in the later one."""
+    """A Slurm job is requeued while launchers of the start before still come: they take no place in the later one."""
     host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
     nodes = environments("slurm", host, 0)
-    proxies = [f"{host}:{free_port(host)}" for _ in range(3)]
-    first = launch(tmp_path, nodes[0] | {"TASKD_NET_UPSTREAM": proxies[0]}, 0)
-    launchers = [first]
+    proxies = [f"{host}:{free_port(host)}" for _ in range(4)]
+    early = launch(tmp_path, nodes[1] | {"SLURM_RESTART_COUNT": "1", "TASKD_NET_UPSTREAM": proxies[3]}, 3)
+    launchers = [early]
     try:
+        await_line(tmp_path / "out-3", "join_failed")
+        launchers.insert(0, launch(tmp_path, nodes[0] | {"TASKD_NET_UPSTREAM": proxies[0]}, 0))
         await_line(tmp_path / "out-0", "starts_manager")
         await_line(tmp_path / "out-0", "waits_for_nodes")
         late = nodes[1] | {"SLURM_RESTART_COUNT": "1", "TASKD_NET_UPSTREAM": proxies[1]}
         launchers.append(launch(tmp_path, late, 1))
-        assert launchers[1].wait(SOON) == 1
-        last = (tmp_path / "out-1").read_text().splitlines()[-1]
-        assert last.startswith("taskd-net run: this is attempt 1 of job '41.0', and Mgr/0 at ")
-        assert last.endswith(" is of attempt 2")
+        for launcher, number in ((launchers[2], 1), (early, 3)):
+            assert launcher.wait(SOON) == 1
+            last = (tmp_path / f"out-{number}").read_text().splitlines()[-1]
+            assert last.startswith("taskd-net run: this is attempt 1 of job '41.0', and Mgr/0 at ")
+            assert last.endswith(" is of attempt 2")
         for rank in (0, 1):
             (tmp_path / f"end-{rank}").write_text("0\n")
         launchers.append(launch(tmp_path, nodes[1] | {"TASKD_NET_UPSTREAM": proxies[2]}, 2))
-        assert [launchers[number].wait(SOON) for number in (0, 2)] == [0, 0], (tmp_path / "out-0").read_text()
+        assert [launchers[number].wait(SOON) for number in (0, 3)] == [0, 0], (tmp_path / "out-0").read_text()
     finally:
         for launcher in launchers:
             launcher.kill()

@@ -53,6 +53,7 @@ class RankWanted:
         host: name of its host.
         pid: of the launcher.
         rank: that it has; None where it has none.
+        nodes: number of nodes that it was started for; 0 where it does not say it.
         held: places of launchers that are in the mesh, and answer.
     """
 
@@ -61,6 +62,7 @@ class RankWanted:
     host: str
     pid: int = 0
     rank: int | None = None
+    nodes: int = 0
     held: tuple[str, ...] = ()
 
 

@@ -243,7 +243,8 @@ class Job:
             case Acknowledged():
                 return self._acknowledge(event)
             case RankWanted():
-                current.ranks.ask(Holder(event.host, event.key, str(event.src), event.pid, event.rank), event.held)
+                asker = Holder(event.host, event.key, str(event.src), event.pid, event.rank, event.nodes)
+                current.ranks.ask(asker, event.held)
                 current.dirty = True
             case ReceiverGone():
                 current.dirty = current.outbox.receiver_gone(event.uuid) or current.dirty

@@ -21,6 +21,7 @@ class Holder:
         position: its place in the mesh.
         pid: of the launcher.
         rank: that it has; None where it has none.
+        nodes: number of nodes that it was started for; 0 where it does not say it.
     """
 
     host: str = ""
@@ -28,6 +29,7 @@ class Holder:
     position: str = ""
     pid: int = 0
     rank: int | None = None
+    nodes: int = 0
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class NodeRanks:
         Returns:
             The rank, or the reason why there is none.
         """
+        if asker.nodes not in (0, nodes):
+            return f"this node was started for {asker.nodes} nodes, and the Manager for {nodes}"
         if asker.rank is not None:
             if asker.rank >= nodes:
                 return f"this node has the rank {asker.rank}; expected 0 to {nodes - 1}, as the job has {nodes} nodes"

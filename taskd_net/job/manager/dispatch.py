@@ -77,7 +77,7 @@ def read_request(src: Position, body: Body) -> RankWanted:
     for name, text in (("message", body.message), (vocabulary.HOST, host)):
         if not 0 < len(text) <= _HOST_CHARS:
             raise ArgumentError(f"{name} is {shown(text)}; expected a text of 1 to {_HOST_CHARS} characters")
-    numbers: dict[str, int | None] = {vocabulary.PID: None, vocabulary.RANK: None}
+    numbers: dict[str, int | None] = dict.fromkeys((vocabulary.PID, vocabulary.RANK, vocabulary.NODES))
     for name in numbers.keys() & body.extension.keys():
         number = natural(body.extension[name], _NUMBER_MOST)
         if number is None:
@@ -86,7 +86,8 @@ def read_request(src: Position, body: Body) -> RankWanted:
     rank = numbers[vocabulary.RANK]
     if rank is not None and rank >= JOB_NODES:
         raise ArgumentError(f"{vocabulary.RANK} is {rank}; expected less than {JOB_NODES}")
-    return RankWanted(src, body.message, host, numbers[vocabulary.PID] or 0, rank)
+    nodes = numbers[vocabulary.NODES] or 0
+    return RankWanted(src, body.message, host, numbers[vocabulary.PID] or 0, rank, nodes)
 
 
 class Dispatch:
