@@ -19,7 +19,7 @@ from taskd_net.base.job_id import job_id_of
 from taskd_net.base.limits import NODE_S
 from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, NODE_TIMEOUT, read
+from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, NODE_TIMEOUT, joined, read
 from taskd_net.job.manager.config import NODE_LEAST_S, NODE_LONGEST_S
 from taskd_net.job.platforms.display import document, lines
 from taskd_net.job.platforms.facts import NODES_MOST, Said
@@ -237,6 +237,10 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
     args.node_timeout = None if args.node_timeout is None else _node_timeout(args.node_timeout)
     if args.rdzv_endpoint:
         endpoint(args.rdzv_endpoint)
+    first, by = args.place.first_host
+    if not first:
+        first, by = os.environ.get(BARE) or LOOPBACK, BARE
+    joined(first, by, MGR_PORT, MGR_PORT_SET)
 
 
 def _node_timeout(text: str) -> float:

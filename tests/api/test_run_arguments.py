@@ -90,6 +90,26 @@ def test_wrong_argument_is_one_line_and_status_2(
     assert ended.value.code == 2 and capsys.readouterr().err == f"taskd-net run: {said}\n"
 
 
+@pytest.mark.parametrize("host", ["host:9601", "$(X)", "a b"])
+@pytest.mark.parametrize("show", [[], ["--show-launcher"]])
+def test_first_host_of_no_use_is_refused_by_its_source_also_where_the_place_is_shown(
+    host: str, show: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [] if show else ["train.py"]
+    sized = [*show, "--nnodes=2", "--node-rank=1"]
+    said = f"is '{host}'; expected a host name or an IP address"
+    for name, arguments in (("--master-addr", [*sized, f"--master-addr={host}"]), ("MASTER_ADDR", show)):
+        if name == "MASTER_ADDR":
+            monkeypatch.setenv("MASTER_ADDR", host)
+        with pytest.raises(SystemExit) as error:
+            run_arguments.parse(parser(), int, arguments + script, "here")
+        assert error.value.code == 2 and capsys.readouterr().err.startswith(f"taskd-net run: {name} {said}")
+    monkeypatch.setenv("TASKD_NET_MASTER_ADDR", host)
+    with pytest.raises(SystemExit):
+        run_arguments.parse(parser(), int, sized + script, "here")
+    assert capsys.readouterr().err.startswith(f"taskd-net run: TASKD_NET_MASTER_ADDR {said}")
+
+
 def test_script_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_arguments.parse(parser(), int, [])

@@ -40,6 +40,44 @@ def slurm(nodes: int, rank: int) -> Node:
     return {**allocation, **step}, f"n{2 + rank}"
 
 
+def salloc() -> Environment:
+    """A shell of `salloc` for two nodes: it is no task."""
+    return {"SLURM_JOB_ID": "4", "SLURM_NNODES": "2", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"}
+
+
+def srun_pty() -> Environment:
+    """The shell of `srun -N1 --pty` in one of `salloc`: a step of one node."""
+    step = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_STEP_NUM_TASKS": "1",
+        "SLURM_STEP_NODELIST": "n2",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
+    return {**salloc(), **step}
+
+
+def heterogeneous(rank: int) -> Node:
+    """A task of `srun --het-group=0,1`, with one node in the first component and two in the second.
+
+    Nodes and tasks are numbered through both, and the size and the hosts are those of its component.
+    """
+    own, hosts = ("1", "n1") if rank == 0 else ("2", "n[2-3]")
+    step = {
+        "SLURM_JOB_ID": "41",
+        "SLURM_HET_SIZE": "2",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_NODES": own,
+        "SLURM_STEP_NUM_TASKS": own,
+        "SLURM_STEP_NODELIST": hosts,
+        "SLURM_NODEID": str(rank),
+        "SLURM_PROCID": str(rank),
+    }
+    return step, f"n{1 + rank}"
+
+
 def indexed_job(nodes: int, rank: int) -> Node:
     """A pod of an indexed Job or a JobSet, which does not know the number of pods."""
     del nodes
@@ -50,6 +88,18 @@ def jobset(nodes: int, rank: int) -> Node:
     """A pod of a JobSet whose manifest gives the number of nodes."""
     environment, host = indexed_job(nodes, rank)
     return {**environment, "TASKD_NET_NNODES": str(nodes)}, host
+
+
+def jobset_of_jobs(nodes: int, rank: int) -> Node:
+    """A pod of a JobSet with two nodes in each Job, whose manifest gives everything."""
+    job, index = divmod(rank, 2)
+    own = {
+        "JOB_COMPLETION_INDEX": str(index),
+        "TASKD_NET_NNODES": str(nodes),
+        "TASKD_NET_NODE_RANK": str(rank),
+        "TASKD_NET_MASTER_ADDR": "train-node-0-0.train",
+    }
+    return own, f"train-node-{job}-{index}.{DOMAIN}"
 
 
 def trainer(nodes: int, rank: int) -> Node:
@@ -133,6 +183,34 @@ def volcano_pytorch(nodes: int, rank: int) -> Node:
     own, host = volcano_tasks(nodes, rank)
     named = {"MASTER_ADDR": "train-master-0.train", "MASTER_PORT": "23456", "RANK": str(rank), "WORLD_SIZE": str(nodes)}
     return {**own, **named}, host
+
+
+def volcano_pytorch_named(nodes: int, rank: int) -> Node:
+    """A pod of a Volcano job with the plugin pytorch, whose arguments are `--master=chief --worker=actor`."""
+    environment, host = volcano_pytorch(nodes, rank)
+    named = {
+        name.replace("MASTER_NUM", "CHIEF_NUM").replace("MASTER_HOSTS", "CHIEF_HOSTS").replace("WORKER", "ACTOR"): (
+            value.replace("-master-", "-chief-").replace("-worker-", "-actor-")
+        )
+        for name, value in environment.items()
+    }
+    return named, host.replace("-master-", "-chief-").replace("-worker-", "-actor-")
+
+
+def without_index(node: Node) -> Node:
+    """The pod of Volcano without the plugin env."""
+    environment, host = node
+    return {name: value for name, value in environment.items() if "_INDEX" not in name}, host
+
+
+def volcano_svc(nodes: int, rank: int) -> Node:
+    """A pod of Volcano with the plugin svc alone."""
+    return without_index(volcano_tasks(nodes, rank))
+
+
+def volcano_pytorch_alone(nodes: int, rank: int) -> Node:
+    """A pod of Volcano with the plugin pytorch alone, which brings svc with it."""
+    return without_index(volcano_pytorch(nodes, rank))
 
 
 def open_mpi(nodes: int, rank: int) -> Node:
@@ -221,6 +299,7 @@ COMPLETE: Final[dict[str, Callable[[int, int], Node]]] = {
         volcano,
         volcano_tasks,
         volcano_pytorch,
+        volcano_pytorch_named,
         open_mpi,
         hydra,
         skypilot,

@@ -29,8 +29,8 @@ from tests.torch.cluster import PLAIN, SOON
         (["--nnodes=2", "--node-rank=5", "train.py"], 2, "--node-rank is 5; expected 0 to 1, as --nnodes is 2"),
         (["--node-timeout=0", "train.py"], 2, "--node-timeout is '0'; expected a number of seconds, 1 to 86400"),
         (["--mgr-port=x", "train.py"], 2, "--mgr-port is 'x'; expected a port, 1 to 65535"),
-        (["--master-addr=a b", "train.py"], 2, "MASTER_ADDR is 'a b'; expected a host name or an IP address"),
-        (["--master-addr=$(X)", "train.py"], 2, "MASTER_ADDR is '$(X)'; expected a host name or an IP address"),
+        (["--master-addr=a b", "train.py"], 2, "--master-addr is 'a b'; expected a host name or an IP address"),
+        (["--master-addr=$(X)", "train.py"], 2, "--master-addr is '$(X)'; expected a host name or an IP address"),
     ],
     ids=["rendezvous", "no-script", "function", "no-node", "rank", "time", "port", "host", "variable"],
 )

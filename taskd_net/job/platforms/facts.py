@@ -11,6 +11,9 @@ from taskd_net.base.untrusted import natural, shown
 
 T = TypeVar("T")
 
+CROWD: Final = "starts several launchers on a node"
+"""Beginning of a refusal."""
+
 NODES_MOST: Final = 65_536
 """Nodes of a job, as many as a Manager keeps records of."""
 
@@ -43,7 +46,8 @@ class Seen:
         job_id: of the job, the same on all nodes.
         attempt: number of the job's start.
         endpoint: for `--rdzv-endpoint`: the Manager gives ranks in the order of arrival.
-        crowd: reason to assume several launchers on this node; empty for none.
+        doubt: reason why other nodes may have this rank, too, so that it counts as missing; empty for none.
+        refusal: what the name of the platform begins, and what stops a start without a stated rank; empty for none.
         hint: what to do where facts lack, in place of a list of flags.
         starters: beginnings of the names of its programs that start launchers.
     """
@@ -56,7 +60,8 @@ class Seen:
     job_id: Said[str] | None = None
     attempt: Said[int] | None = None
     endpoint: str = ""
-    crowd: str = ""
+    doubt: str = ""
+    refusal: str = ""
     hint: str = ""
     starters: tuple[str, ...] = ()
 

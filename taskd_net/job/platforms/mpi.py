@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from taskd_net.job.platforms.facts import Environment, Said, Seen, count, number, text
+from taskd_net.job.platforms.facts import CROWD, Environment, Said, Seen, count, number, text
 
 RANK: Final = "OMPI_COMM_WORLD_RANK"
 SIZE: Final = "OMPI_COMM_WORLD_SIZE"
@@ -23,8 +23,8 @@ def open_mpi(environment: Environment, _host: str) -> Seen | None:
     if rank is None and nodes is None:
         return None
     local, job_id = count(environment, "OMPI_COMM_WORLD_LOCAL_SIZE"), text(environment, "PMIX_NAMESPACE")
-    crowd = _crowd(local, "mpirun --map-by ppr:1:node")
-    return Seen("Open MPI", rank, nodes, job_id=job_id, crowd=crowd, starters=STARTERS)
+    refusal = _crowd(local, "mpirun --map-by ppr:1:node")
+    return Seen("Open MPI", rank, nodes, job_id=job_id, refusal=refusal, starters=STARTERS)
 
 
 def prrte(environment: Environment, _host: str) -> Seen | None:
@@ -41,10 +41,10 @@ def hydra(environment: Environment, _host: str) -> Seen | None:
     if local is None:
         return None
     rank, nodes = number(environment, "PMI_RANK"), count(environment, "PMI_SIZE")
-    return Seen("MPICH or Intel MPI", rank, nodes, crowd=_crowd(local, "mpiexec -ppn 1"), starters=STARTERS)
+    return Seen("MPICH or Intel MPI", rank, nodes, refusal=_crowd(local, "mpiexec -ppn 1"), starters=STARTERS)
 
 
 def _crowd(local: Said[int] | None, expected: str) -> str:
     if local is None or local.value == 1:
         return ""
-    return f"{local.by} is {local.value}: expected {expected}"
+    return f"{CROWD}: {local.by} is {local.value}: expected {expected}"

@@ -131,7 +131,7 @@ def settle(flags: Flags, environment: Environment, host: str, above: Sequence[st
     stated = _stated(flags, environment)
     found = () if stated.is_whole else tuple(each for read in PLATFORMS if (each := read(environment, host)))
     seen = _nearest(found, above)
-    _refuse_crowds(stated, seen)
+    _refuse_unranked(stated, seen)
     _refuse_differences(stated, seen)
     chosen = _first_complete(stated, seen)
     return _checked(_place(stated, chosen, processes, attempt))
@@ -168,7 +168,7 @@ class _Stated:
         if nodes is not None and nodes.value == 1:
             return []
         facts = {
-            RANK: self.rank or seen.rank or self.gives_ranks or seen.endpoint,
+            RANK: self.rank or (not seen.doubt and seen.rank) or self.gives_ranks or seen.endpoint,
             SIZE: nodes,
             HOST: self.host(seen),
         }
@@ -187,7 +187,9 @@ def _stated(flags: Flags, environment: Environment) -> _Stated:
     rank = variables[1] if flags.rank is None else Said(flags.rank, "--node-rank")
     first_host = Said(flags.first_host, "--master-addr") if flags.first_host else variables[2]
     bound = any(each is not None for each in variables)
-    return _Stated(nodes, rank, first_host, text(environment, BARE), flags.gives_ranks, bound)
+    # There is no order of arrival among one node.
+    gives_ranks = flags.gives_ranks and (nodes is None or nodes.value > 1)
+    return _Stated(nodes, rank, first_host, text(environment, BARE), gives_ranks, bound)
 
 
 def _first_complete(stated: _Stated, seen: Sequence[Seen]) -> Seen | None:
@@ -227,10 +229,10 @@ def _contradict(one: Seen, other: Seen) -> bool:
     return bool(one.hint or other.hint) or _differ(_rank(one), _rank(other)) or _differ(one.nodes, other.nodes)
 
 
-def _refuse_crowds(stated: _Stated, seen: Sequence[Seen]) -> None:
+def _refuse_unranked(stated: _Stated, seen: Sequence[Seen]) -> None:
     for each in seen:
-        if each.crowd and stated.rank is None:
-            raise ConfigError(f"{each.name} starts several launchers on a node: {each.crowd}")
+        if each.refusal and stated.rank is None:
+            raise ConfigError(f"{each.name} {each.refusal}")
 
 
 def _refuse_differences(stated: _Stated, seen: Sequence[Seen]) -> None:
@@ -248,7 +250,16 @@ def _refuse_differences(stated: _Stated, seen: Sequence[Seen]) -> None:
             if (is_open and _differ(_rank(one), _rank(other))) or (
                 _differ(one.nodes, other.nodes) and stated.nodes is None
             ):
-                raise ConfigError(f"{_facts(one)}, and {_facts(other)}; expected --nnodes and --node-rank, or {_ALONE}")
+                raise ConfigError(f"{_difference(one, other)}; expected --nnodes and --node-rank, or {_ALONE}")
+
+
+def _difference(one: Seen, other: Seen) -> str:
+    """What two platforms state differently, in words: the number of nodes, or else the rank."""
+    fact, mine, others = SIZE, one.nodes, other.nodes
+    if not _differ(mine, others):
+        fact, mine, others = RANK, _rank(one), _rank(other)
+    said = [f"{each.value} by {each.by} ({seen.name})" for each, seen in ((mine, one), (others, other)) if each]
+    return f"{fact} is {', and '.join(said)}"
 
 
 def _differ(one: Said[int] | None, other: Said[int] | None) -> bool:
@@ -268,7 +279,8 @@ def _incomplete(stated: _Stated, seen: Seen) -> str:
     lacking = stated.lacking(seen)
     flags = ", ".join(_FLAGS[each] for each in lacking)
     verb = "is" if len(lacking) == 1 else "are"
-    return f"{_facts(seen)}; {' and '.join(lacking)} {verb} missing: give {flags}, or {_ALONE}"
+    states = f"{seen.name}: {seen.doubt}" if seen.doubt and RANK in lacking else _facts(seen)
+    return f"{states}; {' and '.join(lacking)} {verb} missing: give {flags}, or {_ALONE}"
 
 
 def _facts(seen: Seen) -> str:

@@ -1,4 +1,8 @@
-"""Slurm. Only the variables of a step say where a process is: those of the allocation are the same in every step."""
+"""Slurm. Only the variables of a step say where a process is: those of the allocation are the same in every step.
+
+A heterogeneous job has components, and a step may run in several of them. Its tasks are numbered through, and the size
+and the hosts that they see are those of one component. So such a step states nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,14 @@ from typing import Final
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import ATTEMPTS_MOST
 from taskd_net.base.untrusted import shown
-from taskd_net.job.platforms.facts import Environment, Said, Seen, count, devices, number, text
+from taskd_net.job.platforms.facts import CROWD, Environment, Said, Seen, count, devices, number, text
 
 JOB: Final = "SLURM_JOB_ID"
 STEP: Final = "SLURM_STEP_ID"
 TASK: Final = "SLURM_PROCID"
 NODE_LIST: Final = "SLURM_STEP_NODELIST"
 RESTARTS: Final = "SLURM_RESTART_COUNT"
+COMPONENTS: Final = "SLURM_HET_SIZE"
 
 STARTERS: Final = ("slurmstepd",)
 """Beginnings of the names of Slurm's programs that start a task. Debian's is called `slurmstepd-wlm`."""
@@ -24,10 +29,16 @@ def step(environment: Environment, _host: str) -> Seen | None:
     job, own = text(environment, JOB), text(environment, STEP)
     if own is None:
         return None
+    if (components := _components(environment)) is not None:
+        said = f"{components.by} is {components.value}, and a step states no size of all"
+        hint = f"{said}: give --nnodes, --node-rank and --master-addr"
+        refusal = f"is of a heterogeneous job: {hint}, or --standalone for one node"
+        return Seen("Slurm step", hint=hint, refusal=refusal, starters=STARTERS)
     nodes, tasks = count(environment, "SLURM_STEP_NUM_NODES"), count(environment, "SLURM_STEP_NUM_TASKS")
-    crowd = ""
+    refusal = ""
     if nodes is not None and tasks is not None and nodes.value != tasks.value:
-        crowd = f"{tasks.by} is {tasks.value}, and {nodes.by} is {nodes.value}: expected srun --ntasks-per-node=1"
+        said = f"{tasks.by} is {tasks.value}, and {nodes.by} is {nodes.value}"
+        refusal = f"{CROWD}: {said}: expected srun --ntasks-per-node=1"
     return Seen(
         "Slurm step",
         number(environment, "SLURM_NODEID"),
@@ -36,7 +47,7 @@ def step(environment: Environment, _host: str) -> Seen | None:
         devices(environment, "SLURM_GPUS_ON_NODE"),
         None if job is None else Said(f"{job.value}.{own.value}", f"{JOB}.{STEP}"),
         number(environment, RESTARTS, most=ATTEMPTS_MOST) or Said(0, f"no {RESTARTS}"),
-        crowd=crowd,
+        refusal=refusal,
         starters=STARTERS,
     )
 
@@ -48,11 +59,17 @@ def batch(environment: Environment, _host: str) -> Seen | None:
     """
     if text(environment, JOB) is None or text(environment, STEP) or text(environment, TASK) is None:
         return None
-    nodes = count(environment, "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+    nodes = _components(environment) or count(environment, "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
     if nodes is None or nodes.value == 1:
         return None
     hint = f"{nodes.by} is {nodes.value}: start it with srun --ntasks-per-node=1"
     return Seen("Slurm batch script outside of srun", hint=hint, starters=STARTERS)
+
+
+def _components(environment: Environment) -> Said[int] | None:
+    """The components of a heterogeneous job, each with nodes of its own; None for another job."""
+    components = number(environment, COMPONENTS)
+    return components if components is not None and components.value > 1 else None
 
 
 def first_name(nodes: Said[str] | None) -> Said[str] | None:

@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from taskd_net.base.codes import ConfigError
+from taskd_net.base.job_id import job_id_of
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.job.platforms.facts import HOST_NAME, NODES_MOST, Environment, Said, Seen, count, number, text
 
@@ -32,6 +33,7 @@ def torchrun(environment: Environment, host: str) -> Seen | None:
     backend = text(environment, "PET_RDZV_BACKEND")
     if rank is None and endpoint is not None and backend is not None and backend.value != "static":
         job_id = text(environment, "PET_RDZV_ID")
+        job_id = job_id if job_id is not None and job_id_of(job_id.value) else None
         name = "torchrun's environment with a rendezvous"
         first_host = Said(endpoint.value.rpartition(":")[0] or endpoint.value, ENDPOINT)
         return Seen(name, None, nodes, first_host, processes, job_id, endpoint=endpoint.value)
