@@ -152,5 +152,6 @@ def _indexed(
         "batch.kubernetes.io/job-completion-index": str(index),
         **annotations,
     }
+    given["jobset.sigs.k8s.io/jobset-name"] = subdomain
     variables = {**own, "JOB_COMPLETION_INDEX": str(index)}
     return Node(f"{job}-{index}.{subdomain}.{DOMAIN}", resolved(container, given, variables), command(container))

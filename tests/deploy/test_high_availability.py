@@ -52,6 +52,12 @@ def test_names_lead_to_the_mgrs() -> None:
     assert {each["containerPort"] for each in mgr()["ports"]} == ports
 
 
+def test_a_drain_takes_one_mgr_at_a_time() -> None:
+    budget, mgrs = named("PodDisruptionBudget", "high-availability"), named("StatefulSet", "high-availability")
+    assert budget["spec"]["selector"] == mgrs["spec"]["selector"]
+    assert budget["spec"]["maxUnavailable"] == mgrs["spec"]["replicas"] - 1 == 1
+
+
 def test_probes_ask_whether_the_loop_turns() -> None:
     asked = {"port": port_of(settings()["listen"]), "service": "liveness"}
     assert all(mgr()[f"{probe}Probe"]["grpc"] == asked for probe in ("startup", "readiness", "liveness"))

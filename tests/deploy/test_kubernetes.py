@@ -20,7 +20,7 @@ from taskd_net.job.manager_place import MGR_END_S
 from taskd_net.job.platforms.place import Flags, settle
 from tests.api.test_run_arguments import parser
 from tests.deploy import controllers
-from tests.deploy.artefacts import containerfile
+from tests.deploy.artefacts import DEPLOY, containerfile
 from tests.deploy.controllers import DOMAIN, JOBSET_UID, Node
 from tests.deploy.manifests import KUBERNETES, SCHEMAS, VERSIONS, Pod, changed, check, every_pod, named, pods, resources
 from tests.deploy.pod_security import breaches
@@ -67,8 +67,8 @@ def test_every_field_is_one_of_its_schema(folder: str, version: str) -> None:
 def test_no_manifest_is_left_out() -> None:
     kinds = [resource["kind"] for resource in resources()]
     assert sorted(kinds) == [
-        *("ClusterTrainingRuntime", "Job", "JobSet", "NetworkPolicy", "NetworkPolicy", "PodMonitor"),
-        *("Service", "StatefulSet", "TrainJob"),
+        *("ClusterTrainingRuntime", "Job", "JobSet", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget"),
+        *("PodMonitor", "Service", "StatefulSet", "TrainJob"),
     ]
     assert [pod.of for pod in every_pod()] == [
         *("StatefulSet train-mgr", "JobSet train", "ClusterTrainingRuntime taskd-net", "Job train"),
@@ -362,8 +362,22 @@ def test_pods_know_the_manager_at_one_address() -> None:
     for name, start in STARTS.items():
         for node in start(0):
             assert node.environment["TASKD_NET_MGR_PORT"] == "9601" and node.environment["POD_IP"], name
-    for node in STARTS["JobSet"](0):
-        assert node.environment["TASKD_NET_AT"] == f"{node.environment['TASKD_NET_MASTER_ADDR']}:9601"
+
+
+def test_tools_in_any_pod_ask_the_manager(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, start in STARTS.items():
+        for node in start(0):
+            first = shown(node, capsys, monkeypatch)["first_host"]
+            assert node.environment["TASKD_NET_AT"] == f"{first}:9601", name
+    said = (DEPLOY / "README.md").read_text()
+    for pod, path in (("job/train-node-0", "jobset"), ("job/train-node-0", "trainer"), ("train-worker-0", "volcano")):
+        line = f"kubectl exec {pod} -- taskd-net job"
+        assert line in said and any(line in each.read_text() for each in (KUBERNETES / path).iterdir())
+
+
+def test_finished_jobset_goes_after_a_week_and_that_of_a_trainjob_with_the_trainjob() -> None:
+    assert JOBSET["spec"]["ttlSecondsAfterFinished"] == 7 * 24 * 3600
+    assert "ttlSecondsAfterFinished" not in RUNTIME["spec"]["template"]["spec"]
 
 
 def test_pods_of_a_job_reach_each_other_and_nobody_else_does() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import subprocess
 import urllib.request
@@ -154,8 +155,9 @@ def test_ports_of_the_manager_are_those_that_prometheus_and_readers_ask() -> Non
     assert found["metrics_port"] == f"0.0.0.0:{named[scraped]}" and found["http_port"] == f"0.0.0.0:{named['page']}"
     (_, watched) = the("NetworkPolicy")["spec"]["ingress"]
     assert [port["port"] for port in watched["ports"]] == [named[scraped]]
-    # Prometheus's operator names the job after the monitor.
-    assert monitor["metadata"]["name"] in alerts()["TaskdNetScrapeFails"]["expr"]
+    # Prometheus's operator names the job after the namespace and the monitor.
+    (looked_for,) = re.findall(r'job=~"(.*?)"', alerts()["TaskdNetScrapeFails"]["expr"])
+    assert re.fullmatch(looked_for, f"research/{monitor['metadata']['name']}")
     (pod,) = pods(the("JobSet"))
     labels = {**pod.metadata["labels"], "batch.kubernetes.io/job-completion-index": "0"}
     assert monitor["spec"]["selector"]["matchLabels"].items() == labels.items()
