@@ -254,7 +254,7 @@ def _refuse_differences(stated: _Stated, seen: Sequence[Seen]) -> None:
 
 
 def _difference(one: Seen, other: Seen) -> str:
-    """What two platforms state differently, in words: the number of nodes, or else the rank."""
+    """The fact in which two platforms differ, in words: the number of nodes, or else the rank."""
     fact, mine, others = SIZE, one.nodes, other.nodes
     if not _differ(mine, others):
         fact, mine, others = RANK, _rank(one), _rank(other)
