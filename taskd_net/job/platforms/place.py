@@ -242,9 +242,9 @@ def _refuse_differences(stated: _Stated, seen: Sequence[Seen]) -> None:
     """
     is_open = stated.rank is None and not stated.gives_ranks
     for each in seen:
-        if is_open and _differ(each.nodes, stated.nodes) and stated.nodes is not None:
-            size = f"{stated.nodes.by} is {stated.nodes.value}"
-            raise ConfigError(f"{_facts(each)}, and {size}: give {_FLAGS[RANK]}, too, or {_ALONE}")
+        if is_open and each.nodes is not None and stated.nodes is not None and _differ(each.nodes, stated.nodes):
+            said = f"{SIZE} is {each.nodes.value} by {each.nodes.by} ({each.name}), and {stated.nodes.by} is"
+            raise ConfigError(f"{said} {stated.nodes.value}: give {_FLAGS[RANK]}, too, or {_ALONE}")
     for number_, one in enumerate(seen):
         for other in seen[number_ + 1 :]:
             if (is_open and _differ(_rank(one), _rank(other))) or (
