@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
@@ -12,7 +11,6 @@ import click
 from taskd_net import ConfigError, NodeError, Position
 from taskd_net.base.codes import Refusal
 from taskd_net.base.position import Destination, Role
-from taskd_net.base.untrusted import printable
 from taskd_net.base.vocabulary import FAILED_START
 from taskd_net.cli.lines import say
 from taskd_net.cli.settings import params_of, refused
@@ -62,8 +60,7 @@ def _tell_launcher(ctx: click.Context, reason: str) -> None:
     """Say on the standard output, in place of the line that a Manager is ready, why it cannot start."""
     if ctx.params.get("until_eof"):
         with suppress(OSError):  # the launcher has ended
-            sys.stdout.write(f"{FAILED_START}{printable(reason)}\n")
-            sys.stdout.flush()
+            say(f"{FAILED_START}{reason}")
 
 
 def command(name: str, **attributes: Any) -> Callable[[Callable[..., object]], Command]:

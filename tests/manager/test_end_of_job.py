@@ -77,6 +77,8 @@ async def test_a_platform_decides_about_its_nodes_itself() -> None:
 
 async def test_where_no_manager_answers_nobody_hears_it() -> None:
     address = free_address()
-    assert await asyncio.to_thread(say, address, 1, 0.3) == f"no Manager at {address} has answered within 0.3 s"
+    said = await asyncio.to_thread(say, address, 1, 0.3)
+    reason = f"Register: nobody listens at {address}"
+    assert said == f"no Manager at {address} has answered within 0.3 s: {reason}"
     async with Node(NodeConfig.mgr(listen="127.0.0.1:0")) as node:
         assert await asyncio.to_thread(say, node.address or "")

@@ -30,8 +30,10 @@ PLUGIN_S: Final = 1.0
 """Seconds for one call of a user's plugin."""
 
 NODE_LEAST_S: Final = 1.0
+"""The shortest `node_timeout`, in seconds: nodes need as long to start."""
+
 NODE_LONGEST_S: Final = 86_400.0
-"""The shortest and the longest `node_timeout`."""
+"""The longest `node_timeout`, in seconds: a day, after which nobody waits any more."""
 
 IN_PLACE_LONGEST_S: Final = 3600.0
 """The longest of that setting."""
