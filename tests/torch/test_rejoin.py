@@ -184,6 +184,7 @@ def test_each_epoch_has_the_store_of_the_present_node_0(mgr: Mgr) -> None:
         mgr.command(302, "1")
         assert mgr.part() == ("running", "1") and os.environ["MASTER_PORT"] == before
         mgr.command(303, "1")
+        mgr.settle()
         train.end()
         assert mgr.part() == ("left", "1")
         mgr.command(302, "2", Store=f"127.0.0.1:{silent.getsockname()[1]}")
@@ -193,6 +194,7 @@ def test_each_epoch_has_the_store_of_the_present_node_0(mgr: Mgr) -> None:
         assert mgr.part() == ("running", "3") and os.environ["MASTER_PORT"] == str(second.port)
         assert any("taskd-net/epoch-3" in key for key in second.list_keys())
         mgr.command(303, "3")
+        mgr.settle()
         train.end()
         assert mgr.part() == ("left", "3")
         mgr.command(302, "4", Store="unreadable")
