@@ -40,10 +40,12 @@ def run(arguments: tuple[str, ...]) -> None:
         # Objects of torch's modules live as long as this process. Garbage collection among them cost 0.2 s of the
         # start, and 0.3 s of the end.
         gc.disable()
-        from taskd_net.torch import launch
+        try:
+            from taskd_net.torch import launch
 
-        gc.freeze()
-        gc.enable()
+            gc.freeze()
+        finally:
+            gc.enable()
         launch.main(arguments, early)
     except ModuleNotFoundError as error:
         if error.name != "torch":

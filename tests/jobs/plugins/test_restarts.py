@@ -14,7 +14,7 @@ from taskd_net.job.decide.events import RetryTime
 from taskd_net.job.decide.failures import FAILURES, FAILURES_S, PAUSE_S, TOGETHER_S, told
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.plugins.actions import UNLIMITED
-from taskd_net.job.decide.plugins.restarts import LOST_S, TELL_S
+from taskd_net.job.decide.plugins.restarts import LOST_S, TELL_S, JobRestarts
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Command, Outcome
 from tests.jobs.scene import Scene, commands, owner
@@ -1042,3 +1042,13 @@ def test_a_stream_that_an_earlier_release_has_stored_is_given_up() -> None:
     nodes.scene.fault(1, 3)
     assert ("Agent/1", 209) in codes(nodes.settle())
     assert owner(nodes.scene) == "RestartPlugin"
+
+
+def test_a_wait_has_its_end_as_a_deadline_where_no_word_is_due() -> None:
+    """The words about it are late: another plugin has held the stream meanwhile."""
+    nodes = Nodes()
+    nodes.come(0)
+    nodes.settle()
+    (plugin,) = (each for each in nodes.scene.job.plugins if isinstance(each, JobRestarts))
+    plugin.state.tell = nodes.scene.now
+    assert plugin.deadline(nodes.scene.job._snapshot()) == plugin.state.until

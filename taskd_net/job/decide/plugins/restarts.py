@@ -163,7 +163,7 @@ class JobRestarts(GathersRanks[Course]):
             return INFINITY
         if state.until:
             later = (at for at in (state.not_before, state.tell) if at > snapshot.now)
-            return min(state.until, *later)
+            return min((state.until, *later))
         if not snapshot.records.rounds.open:
             return INFINITY
         heard = [snapshot.records.heard(rank) for rank in snapshot.records.agents if not _is_done(snapshot, rank)]
