@@ -5,22 +5,14 @@ Version 2 has it in `cpu.max`, version 1 in `cpu.cfs_quota_us` and `cpu.cfs_peri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from taskd_net.base.bounded_file import read_file
 from taskd_net.base.untrusted import natural
+from taskd_net.job.cgroups import CGROUPS, PROC, content, entries
 
-OWN: Final = Path("/proc/self/cgroup")
-CGROUPS: Final = Path("/sys/fs/cgroup")
-
-FILE_BYTES: Final = 64 * 1024
-"""Bytes of a file of the kernel's that is read; they have some hundred."""
-
-READ_S: Final = 1.0
-"""Seconds for the read of one."""
+OWN: Final = PROC / "self" / "cgroup"
 
 _MOST: Final = 2**63 - 1
 
@@ -31,7 +23,7 @@ def permitted_cpus(own: Path = OWN, cgroups: Path = CGROUPS) -> float | None:
     Args:
         own, cgroups: places of the kernel's files.
     """
-    limits = [limit for folder in _folders(_text(own), cgroups) if (limit := _limit(folder)) is not None]
+    limits = [limit for folder in _folders(own, cgroups) if (limit := _limit(folder)) is not None]
     return min(limits, default=None)
 
 
@@ -40,10 +32,10 @@ def bounded(processes: int, cpus: float | None) -> int:
     return processes if cpus is None else max(1, min(processes, int(cpus)))
 
 
-def _folders(text: str, cgroups: Path) -> Iterator[Path]:
+def _folders(own: Path, cgroups: Path) -> Iterator[Path]:
     """The folders of the cgroup and of those above. In a container its own may be at the root, whatever the path."""
-    for controllers, path in re.findall(r"^\d+:([^:\n]*):/?(.*)$", text, re.MULTILINE):
-        if not controllers or "cpu" in controllers.split(","):
+    for controllers, path in entries(own):
+        if not controllers or "cpu" in controllers:
             root = cgroups / "cpu" if controllers else cgroups
             below = PurePosixPath(path)
             yield from (root / each for each in (below, *below.parents) if ".." not in each.parts)
@@ -51,16 +43,8 @@ def _folders(text: str, cgroups: Path) -> Iterator[Path]:
 
 def _limit(folder: Path) -> float | None:
     """The CPUs that one cgroup permits; None without a limit."""
-    words = _text(folder / "cpu.max").split()
+    words = content(folder / "cpu.max").split()
     if len(words) != 2:
-        words = [_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        words = [content(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
     quota, period = (natural(word, _MOST) for word in words)
     return quota / period if quota and period else None
-
-
-def _text(file: Path) -> str:
-    """The text of one of the kernel's files; empty where it cannot be read."""
-    try:
-        return read_file(file, FILE_BYTES, READ_S).data.decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return ""

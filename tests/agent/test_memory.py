@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.agent.memory import CGROUPS, PROC, MemoryKills
+from taskd_net.job.agent.memory import MemoryKills
+from taskd_net.job.cgroups import CGROUPS, PROC
 
 V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
 V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"

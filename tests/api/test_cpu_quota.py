@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.cpu_quota import CGROUPS, bounded, permitted_cpus
+from taskd_net.job.cgroups import CGROUPS
+from taskd_net.job.cpu_quota import bounded, permitted_cpus
 
 
 @pytest.mark.parametrize(

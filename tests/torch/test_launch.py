@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskd_net.job.cpu_quota import CGROUPS
+from taskd_net.job.cgroups import CGROUPS
 from tests.ports import free_port
 from tests.torch.cluster import PLAIN, SOON
 

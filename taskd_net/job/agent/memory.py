@@ -10,17 +10,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from taskd_net.base.bounded_file import read_file
 from taskd_net.base.untrusted import natural
-
-PROC: Final = Path("/proc")
-CGROUPS: Final = Path("/sys/fs/cgroup")
-
-FILE_BYTES: Final = 64 * 1024
-"""Bytes of a file of the kernel's that is read; they have some hundred."""
-
-READ_S: Final = 1.0
-"""Seconds for the read of one."""
+from taskd_net.job.cgroups import CGROUPS, PROC, content, entries
 
 _MOST: Final = 2**63 - 1
 
@@ -62,12 +53,11 @@ class MemoryKills:
 
     def _place(self, pid: int) -> Path | None:
         """The file with the counter of a process's cgroup; None if there is none."""
-        text = _text(self._proc / str(pid) / "cgroup") or ""
-        entries = re.findall(r"^\d+:([^:\n]*):/?(.*)$", text, re.MULTILINE)
-        for controllers, path in entries:
-            if "memory" in controllers.split(","):
+        found = entries(self._proc / str(pid) / "cgroup")
+        for controllers, path in found:
+            if "memory" in controllers:
                 return _first_there(self._cgroups / "memory", path, "memory.oom_control")
-        for controllers, path in entries:
+        for controllers, path in found:
             if not controllers:
                 return _first_there(self._cgroups, path, "memory.events")
         return None
@@ -79,13 +69,5 @@ def _first_there(root: Path, path: str, name: str) -> Path | None:
 
 
 def _count(file: Path) -> int | None:
-    found = re.search(r"^oom_kill (\d+)$", _text(file) or "", re.MULTILINE)
+    found = re.search(r"^oom_kill (\d+)$", content(file), re.MULTILINE)
     return None if found is None else natural(found[1], _MOST)
-
-
-def _text(file: Path) -> str | None:
-    """The text of one of the kernel's files; None if it cannot be read: the process or its cgroup is gone."""
-    try:
-        return read_file(file, FILE_BYTES, READ_S).data.decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return None
