@@ -279,3 +279,24 @@ def terminated(job: PodsJob, node: int) -> int:
     """End a pod as Kubernetes does. Returns the exit status of its first process."""
     job.first_process(node).terminate()
     return job.launchers[node].wait(STEP_S)
+
+
+def leaves_in_each_wait(job: PodsJob) -> None:
+    """Assert that SIGTERM to the first process of a pod ends it with 143: in each wait of a job, and in training."""
+    job.start(1)
+    job.says(1, "is not known yet")
+    assert terminated(job, 1) == 143
+    job.know(0)
+    job.start(0)
+    job.says(0, "waits_for_nodes")
+    assert terminated(job, 0) == 143
+    job.start()
+    job.until_training(5)
+    since = time.monotonic()
+    assert terminated(job, 1) == 143
+    job.start(1)
+    job.until(lambda: job.stepped(since) is not None, "the training does not go on")
+    (job.folder / f"hang-{job.of_node(1)[0]}").touch()
+    job.finish()
+    job.says(0, "waits_for_release")
+    assert terminated(job, 0) == 143

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.supervision.outcome import SUCCEEDS, see
 from benchmarks.supervision.rows import Due
 from tests.supervision.plays import BY_NAME, STAND_IN
-from tests.supervision.pods import PodsJob, terminated, why_not
+from tests.supervision.pods import PodsJob, leaves_in_each_wait, why_not
 
 REASON = why_not()
 pytestmark = [pytest.mark.skipif(bool(REASON), reason=REASON), pytest.mark.timeout(180)]
@@ -66,23 +66,7 @@ def test_address_of_a_node_that_changes_in_training(node: int) -> None:
 
 def test_sigterm_to_the_first_process_in_each_wait() -> None:
     with PodsJob(STAND_IN) as job:
-        job.start(1)
-        job.says(1, "is not known yet")
-        assert terminated(job, 1) == 143
-        job.know(0)
-        job.start(0)
-        job.says(0, "waits_for_nodes")
-        assert terminated(job, 0) == 143
-        job.start()
-        job.until_training(5)
-        since = time.monotonic()
-        assert terminated(job, 1) == 143
-        job.start(1)
-        job.until(lambda: job.stepped(since) is not None, "the training does not go on")
-        (job.folder / f"hang-{job.of_node(1)[0]}").touch()
-        job.finish()
-        job.says(0, "waits_for_release")
-        assert terminated(job, 0) == 143
+        leaves_in_each_wait(job)
 
 
 def test_first_process_reaps_orphans_and_says_which_signal_has_ended_the_launcher() -> None:

@@ -12,7 +12,7 @@ from benchmarks.supervision.job import Column, Place
 from benchmarks.supervision.outcome import SUCCEEDS, see
 from benchmarks.supervision.rows import Due
 from tests.supervision.plays import BY_NAME
-from tests.supervision.pods import PodsJob, terminated, why_not
+from tests.supervision.pods import PodsJob, leaves_in_each_wait, why_not
 
 REASON = why_not()
 pytestmark = [pytest.mark.skipif(bool(REASON), reason=REASON), pytest.mark.timeout(300)]
@@ -117,20 +117,4 @@ def test_name_that_is_a_loopback_address_on_its_own_host() -> None:
 
 def test_sigterm_to_the_first_process_of_a_pod_in_each_wait() -> None:
     with PodsJob(SAME) as job:
-        job.start(1)
-        job.says(1, "is not known yet")
-        assert terminated(job, 1) == 143
-        job.know(0)
-        job.start(0)
-        job.says(0, "waits_for_nodes")
-        assert terminated(job, 0) == 143
-        job.start()
-        job.until_training(5)
-        since = time.monotonic()
-        assert terminated(job, 1) == 143
-        job.start(1)
-        job.until(lambda: job.stepped(since) is not None, "the training does not go on")
-        (job.folder / f"hang-{job.of_node(1)[0]}").touch()
-        job.finish()
-        job.says(0, "waits_for_release")
-        assert terminated(job, 0) == 143
+        leaves_in_each_wait(job)
