@@ -173,6 +173,13 @@ WORKER_STATE: Final = "WorkerState"
 WORKER_STATES: Final = frozenset(("UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", "SUCCEEDED", "FAILED"))
 """The values of it: names of torch's WorkerState."""
 
+PROGRESS: Final = "Progress"
+"""Key in the extension of a KEEP_ALIVE of this package's Agents to a Mgr of it: the progress of the node's ranks
+(`base.progress`)."""
+HIGHEST_STEP: Final = "HighestStep"
+"""Key in the extension of a 210, a 208, a 209 and a 305: the highest step that the job has done, where ranks mark
+steps."""
+
 FAULT_TIME: Final = "REPORT_FAULT_TIME"
 FAULT_RANKS: Final = "FaultRanks"
 

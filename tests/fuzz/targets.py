@@ -41,6 +41,7 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.job_id import require_job_id
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.base.position import Position
+from taskd_net.base.progress import SECTION_CHARS, SLOWEST, read_progress, write_progress
 from taskd_net.base.untrusted import json_line, printable
 from taskd_net.base.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.cli import systemd
@@ -351,6 +352,16 @@ def causes(data: bytes) -> None:
         assert isinstance(cause.likeness, str)
 
 
+def progress(data: bytes) -> None:
+    """Progress in KEEP_ALIVEs of Agents: what is read is within its bounds, and travels as it is."""
+    said = read_progress(data.decode("latin-1"))
+    if said is not None:
+        assert len(said.slowest) <= SLOWEST and all(0 <= seconds <= 1e9 for seconds in said.spent.values())
+        assert all(len(each.section) <= SECTION_CHARS for each in said.slowest)
+        again = read_progress(write_progress(said))
+        assert again is not None and read_progress(write_progress(again)) == again, "it travels as it is"
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -363,6 +374,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "hosts": hosts,
     "failures": failures,
     "causes": causes,
+    "progress": progress,
     "reports": reports,
     "job_reports": jobs.reports,
     "job_orders": jobs.clusterd,

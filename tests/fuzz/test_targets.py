@@ -270,6 +270,25 @@ causes = (
     .map(str.encode)
 )
 
+progress = (
+    st.fixed_dictionaries(
+        {"ranks": st.integers(0, 9) | error_values},
+        optional={
+            **dict.fromkeys(("watched", "marking", "lowest", "highest", "low_group", "marked", "loss"), error_values),
+            "spent": st.dictionaries(st.sampled_from(["steps", "data", "x"]), error_values, max_size=3),
+            "slowest": st.lists(
+                st.fixed_dictionaries(
+                    {"rank": st.integers(0, 9) | error_values},
+                    optional=dict.fromkeys(("seen", "step", "group", "section", "marked", "moved"), error_values),
+                ),
+                max_size=6,
+            ),
+        },
+    )
+    .map(json.dumps)
+    .map(str.encode)
+)
+
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
@@ -337,6 +356,7 @@ STRATEGIES = {
     ),
     "failures": damaged(failures),
     "causes": damaged(causes),
+    "progress": damaged(progress),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "job_reports": damaged(json_texts),
     "job_orders": damaged(job_orders),

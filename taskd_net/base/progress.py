@@ -1,0 +1,247 @@
+"""Progress of training processes, as their Agent sees it from outside, and its text in a KEEP_ALIVE. Pure.
+
+It is in this room because Agents write it, the Manager's decider reads it, and commands and the page show it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from taskd_net.base.untrusted import json_line, json_value
+
+SLOWEST: Final = 4
+"""Ranks of a node that its Agent describes one by one: those that are furthest behind. A hang has one or two guilty
+ranks; the others wait for them."""
+
+SECTION_CHARS: Final = 32
+"""Characters of a section's name; longer ones are cut where they are written."""
+
+_TEXT_CHARS: Final = 16 * 1024
+_MOST: Final = 2**63 - 1
+_SECONDS_MOST: Final = 1e9
+_CLASSES_MOST: Final = 16
+
+
+class Seen(StrEnum):
+    """State of a process, as /proc shows it."""
+
+    RUNS = "runs"
+    STOPPED = "stopped"
+    DISK = "disk"
+    TRACED = "traced"
+    HOLDS = "holds"
+    ENDED = "ended"
+    ABSENT = "absent"
+
+
+SEEN_WORDS: Final = {
+    Seen.RUNS: "runs",
+    Seen.STOPPED: "is stopped (SIGSTOP)",
+    Seen.DISK: "waits for a disk or a driver (state D)",
+    Seen.TRACED: "is under a debugger",
+    Seen.HOLDS: "holds the interpreter: none of its threads can run Python",
+    Seen.ENDED: "has ended",
+    Seen.ABSENT: "was never started",
+}
+"""The states for people, after `rank 3`."""
+
+
+class Spent(StrEnum):
+    """Class of the wall time of a rank."""
+
+    START = "start"
+    STEPS = "steps"
+    AGAIN = "again"
+    DATA = "data"
+    SAVE = "checkpoint"
+    LOAD = "load"
+    EVALUATION = "evaluation"
+    WAITING = "waiting"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgress:
+    """Progress of one rank.
+
+    Args:
+        rank: its global rank.
+        pid: its process; 0 without one.
+        seen: state of that process.
+        step: the last step that its script has marked; None: none.
+        group: sequence number of the last collective of torch's default group; None: not known.
+        section: name of the section that it is in; empty outside of any.
+        waits: its script has said that it waits for something outside of the training.
+        marked: seconds since its script marked something; None: it never has.
+        moved: seconds since `group` rose; None: not known.
+    """
+
+    rank: int
+    pid: int = 0
+    seen: Seen = Seen.RUNS
+    step: int | None = None
+    group: int | None = None
+    section: str = ""
+    waits: bool = False
+    marked: float | None = None
+    moved: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProgress:
+    """Progress of a node's ranks.
+
+    Args:
+        ranks: number of its ranks.
+        watched: those that tell something: a step, a section, or torch's sequence number.
+        marking: those that have marked a step.
+        lowest, highest: least and greatest last step of those; None without one.
+        low_group, high_group: the same of the sequence numbers.
+        marked: seconds since the last mark of any of its ranks; None: there was none.
+        slowest: the ranks that are furthest behind, at most `SLOWEST`, the slowest first.
+        steps: steps that a rank has done since the Agent began, again or not: the greatest number of all ranks.
+        again: those of them that the job had done before.
+        samples: that all ranks have told since the Agent began.
+        loss: of the lowest rank that has told one; None without one.
+        spent: seconds of each class since the Agent began: of the rank with the most in it, look by look.
+    """
+
+    ranks: int
+    watched: int = 0
+    marking: int = 0
+    lowest: int | None = None
+    highest: int | None = None
+    low_group: int | None = None
+    high_group: int | None = None
+    marked: float | None = None
+    slowest: tuple[RankProgress, ...] = ()
+    steps: int = 0
+    again: int = 0
+    samples: int = 0
+    loss: float | None = None
+    spent: Mapping[Spent, float] = field(default_factory=dict)
+
+
+def write_progress(progress: NodeProgress) -> str:
+    """The text of a node's progress; what has its default is left out."""
+    said: dict[str, object] = {"ranks": progress.ranks}
+    for name in _COUNTS:
+        if value := getattr(progress, name):
+            said[name] = value
+    for name in (*_NUMBERS, *_MEASURES):
+        if (value := getattr(progress, name)) is not None:
+            said[name] = round(value, 3) if isinstance(value, float) and name != "loss" else value
+    if progress.slowest:
+        said["slowest"] = [_written(each) for each in progress.slowest]
+    if progress.spent:
+        said["spent"] = {each.value: round(seconds, 3) for each, seconds in progress.spent.items()}
+    return json_line(said, compact=True)
+
+
+def read_progress(text: str) -> NodeProgress | None:
+    """Read a node's progress; None: the text is empty or none. What is out of bounds counts as not said."""
+    if not text or len(text) > _TEXT_CHARS:
+        return None
+    try:
+        said = json_value(text)
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or (ranks := _natural(said.get("ranks"))) is None:
+        return None
+    spent, slowest = said.get("spent"), said.get("slowest")
+    return NodeProgress(
+        ranks=ranks,
+        watched=_natural(said.get("watched")) or 0,
+        marking=_natural(said.get("marking")) or 0,
+        steps=_natural(said.get("steps")) or 0,
+        again=_natural(said.get("again")) or 0,
+        samples=_natural(said.get("samples")) or 0,
+        lowest=_natural(said.get("lowest")),
+        highest=_natural(said.get("highest")),
+        low_group=_natural(said.get("low_group")),
+        high_group=_natural(said.get("high_group")),
+        marked=_seconds(said.get("marked")),
+        loss=_finite(said.get("loss")),
+        slowest=tuple(_ranks(slowest)) if isinstance(slowest, list) else (),
+        spent=_spent(spent) if isinstance(spent, dict) else {},
+    )
+
+
+_COUNTS: Final = ("watched", "marking", "steps", "again", "samples")
+_NUMBERS: Final = ("lowest", "highest", "low_group", "high_group")
+_MEASURES: Final = ("marked", "loss")
+
+
+def _written(rank: RankProgress) -> dict[str, object]:
+    said: dict[str, object] = {"rank": rank.rank, "seen": rank.seen.value}
+    if rank.pid:
+        said["pid"] = rank.pid
+    for name in ("step", "group"):
+        if (value := getattr(rank, name)) is not None:
+            said[name] = value
+    for name in ("marked", "moved"):
+        if (value := getattr(rank, name)) is not None:
+            said[name] = round(value, 3)
+    if rank.section:
+        said["section"] = rank.section
+    if rank.waits:
+        said["waits"] = True
+    return said
+
+
+def _ranks(said: list[object]) -> list[RankProgress]:
+    found = []
+    for each in said[:SLOWEST]:
+        if isinstance(each, dict) and (rank := _natural(each.get("rank"))) is not None:
+            seen, section = each.get("seen"), each.get("section")
+            found.append(
+                RankProgress(
+                    rank=rank,
+                    pid=_natural(each.get("pid")) or 0,
+                    seen=Seen(seen) if seen in _SEEN else Seen.RUNS,
+                    step=_natural(each.get("step")),
+                    group=_natural(each.get("group")),
+                    section=section[:SECTION_CHARS] if isinstance(section, str) else "",
+                    waits=each.get("waits") is True,
+                    marked=_seconds(each.get("marked")),
+                    moved=_seconds(each.get("moved")),
+                )
+            )
+    return found
+
+
+_SEEN: Final = frozenset(each.value for each in Seen)
+_SPENT: Final = {each.value: each for each in Spent}
+
+
+def _spent(said: Mapping[object, object]) -> dict[Spent, float]:
+    found = {}
+    for name in list(said)[:_CLASSES_MOST]:
+        seconds = _seconds(said[name])
+        if isinstance(name, str) and name in _SPENT and seconds is not None:
+            found[_SPENT[name]] = seconds
+    return found
+
+
+def _natural(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
+
+
+def _finite(value: object) -> float | None:
+    """A number, if it is one and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _seconds(value: object) -> float | None:
+    seconds = _finite(value)
+    return seconds if seconds is not None and 0.0 <= seconds <= _SECONDS_MOST else None
