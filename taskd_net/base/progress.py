@@ -6,7 +6,7 @@ It is in this room because Agents write it, the Manager's decider reads it, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -126,6 +126,21 @@ class NodeProgress:
     spent: Mapping[Spent, float] = field(default_factory=dict)
 
 
+def furthest_behind(ranks: Iterable[RankProgress]) -> tuple[RankProgress, ...]:
+    """The ranks of a node that its Agent describes one by one, the slowest first.
+
+    Of equally slow ranks the first are those with a reason for it: an odd state of the process, a wait, a section. A
+    rank that has told nothing yet has no place in this order, so the first of them takes the last place.
+    """
+    told, silent = [], []
+    for rank in ranks:
+        (silent if rank.marked is None and rank.step is None and rank.group is None else told).append(rank)
+    told.sort(key=_behind)
+    silent.sort(key=_behind)
+    most = SLOWEST - bool(silent)
+    return (*told[:most], *silent[: SLOWEST - len(told[:most])])
+
+
 def write_progress(progress: NodeProgress) -> str:
     """The text of a node's progress; what has its default is left out."""
     said: dict[str, object] = {"ranks": progress.ranks}
@@ -168,6 +183,17 @@ def read_progress(text: str) -> NodeProgress | None:
         loss=_finite(said.get("loss")),
         slowest=tuple(_ranks(slowest)) if isinstance(slowest, list) else (),
         spent=_spent(spent) if isinstance(spent, dict) else {},
+    )
+
+
+def _behind(rank: RankProgress) -> tuple[float, float, bool, bool, float, int]:
+    return (
+        math.inf if rank.step is None else rank.step,
+        math.inf if rank.group is None else rank.group,
+        rank.seen is Seen.RUNS,
+        not (rank.waits or rank.section),
+        -(rank.marked or 0.0),
+        rank.rank,
     )
 
 

@@ -10,6 +10,7 @@ from taskd_net.base.progress import (
     RankProgress,
     Seen,
     Spent,
+    furthest_behind,
     read_progress,
     write_progress,
 )
@@ -61,3 +62,24 @@ def test_what_is_out_of_bounds_counts_as_not_said() -> None:
     assert (found.spent, found.loss, found.lowest, found.watched) == ({Spent.DATA: 3.0}, None, None, 0)
     for text in ('{"ranks":2,"loss":NaN}', '{"ranks":2,"loss":true}', '{"ranks":2,"spent":[],"slowest":{}}'):
         assert read_progress(text) == NodeProgress(ranks=2)
+
+
+def test_slowest_ranks_come_first_and_those_with_a_reason_before_their_equals() -> None:
+    ahead = RankProgress(0, step=9, group=4, marked=0.5)
+    stopped = RankProgress(1, seen=Seen.STOPPED, step=8, group=4, marked=0.5)
+    saves = RankProgress(2, step=8, group=4, section="checkpoint", marked=0.5)
+    later, sooner = RankProgress(3, step=8, group=4, marked=0.5), RankProgress(4, step=8, group=4, marked=0.7)
+    late = RankProgress(5, step=8, group=3, marked=0.5)
+    waits = RankProgress(6, step=8, group=4, waits=True, marked=0.9)
+    found = furthest_behind([ahead, stopped, saves, later, sooner, late, waits])
+    assert [each.rank for each in found] == [5, 1, 6, 2]
+    assert [each.rank for each in furthest_behind([ahead, later, sooner])] == [4, 3, 0]
+
+
+def test_one_rank_that_tells_nothing_has_a_place_among_the_slowest() -> None:
+    marking = [RankProgress(rank, step=rank, marked=1.0) for rank in range(5)]
+    silent = [RankProgress(9), RankProgress(8)]
+    assert [each.rank for each in furthest_behind([*silent, *marking])] == [0, 1, 2, 8]
+    assert [each.rank for each in furthest_behind([*silent, marking[4]])] == [4, 8, 9]
+    assert [each.rank for each in furthest_behind(silent)] == [8, 9]
+    assert furthest_behind([]) == ()
