@@ -132,7 +132,7 @@ def furthest_behind(ranks: Iterable[RankProgress]) -> tuple[RankProgress, ...]:
     Of equally slow ranks the first are those with a reason for it: an odd state of the process, a wait, a section. A
     rank that has told nothing yet has no place in this order, so the first of them takes the last place.
     """
-    told, silent = [], []
+    told, silent = list[RankProgress](), list[RankProgress]()
     for rank in ranks:
         (silent if rank.marked is None and rank.step is None and rank.group is None else told).append(rank)
     told.sort(key=_behind)
