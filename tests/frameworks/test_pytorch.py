@@ -60,6 +60,13 @@ def test_all_workers(elastic: SimpleElasticAgent, node: PyTorchWorkers) -> None:
     assert elastic.called() == ("START_ALL_WORKER", 2)
 
 
+def test_look_reads_no_other_processes(node: PyTorchWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host has thousands of them, and a look comes several times a second."""
+    monkeypatch.setattr("taskd_net.job.frameworks.pytorch.workers.Path", None)
+    node.start_all(2)
+    assert node.look().running
+
+
 def test_group_holds_only_the_ranks_concerned(elastic: SimpleElasticAgent, node: PyTorchWorkers) -> None:
     node.start_all(None)
     elastic.called()

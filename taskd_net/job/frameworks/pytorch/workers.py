@@ -153,7 +153,7 @@ class PyTorchWorkers:
 
     def look(self) -> WorkerStatus:
         """Ask MONITOR, unless trainings of shells have time to end: it would end what a failed worker leaves."""
-        if not self._wrapped.isdisjoint(_running_groups()):
+        if self._wrapped and not self._wrapped.isdisjoint(_running_groups()):  # reads all of /proc
             return WorkerStatus()
         result = self._operators.call(MONITOR, self._group)
         state = getattr(result, "state", None)
