@@ -30,9 +30,15 @@ def test_each_node_has_its_proxy_and_its_ranks() -> None:
 
 
 def test_an_agent_is_expected_on_each_node_that_has_shown_one() -> None:
-    assert expected("2x1", "Agent/1") == ["Proxy/0", "Worker/0/0", "Proxy/1", "Agent/1", "Worker/1/1"]
+    assert expected("2x1", "Agent/1") == ["Proxy/0", "Proxy/1", "Agent/1"]
     # A stray one is of no node of the job, and says nothing of those that are.
     assert expected("2x0", "Agent/1000") == ["Proxy/0", "Proxy/1"]
+
+
+def test_workers_are_expected_where_one_has_shown_or_no_agent_has() -> None:
+    """A training script that does not rejoin is no part of the mesh; its Agent is."""
+    assert expected("2x1", "Agent/0", "Worker/1/1") == ["Proxy/0", "Agent/0", "Worker/0/0", "Proxy/1", "Worker/1/1"]
+    assert expected("1x2", "Agent/0") == ["Proxy/0", "Agent/0"]
 
 
 def test_a_worker_is_expected_by_its_rank_wherever_it_is() -> None:
