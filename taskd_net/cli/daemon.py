@@ -27,7 +27,7 @@ from taskd_net.cli.options import SettingOption
 from taskd_net.cli.output import Output, as_json
 from taskd_net.cli.rendering import STRUCTLOG
 from taskd_net.cli.settings import SETTINGS, manager_config, node_config, refused
-from taskd_net.cli.signals import end_of_input, stop_signal
+from taskd_net.cli.signals import end_of_input, pipe_alone, stop_signal
 from taskd_net.cli.tool import PRINT_REST_S
 from taskd_net.faces.metrics import MetricsServer
 from taskd_net.faces.page import StatusPage
@@ -144,6 +144,7 @@ Examples:
     "--until-eof",
     is_flag=True,
     hidden=True,
+    callback=pipe_alone,
     help="End when the standard input ends, and not by SIGTERM or SIGINT, as a part of another program.",
 )
 @click.pass_context

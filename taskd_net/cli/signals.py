@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+import click
 import uvloop
 
 T = TypeVar("T")
@@ -32,6 +34,18 @@ def stop_signal() -> asyncio.Future[signal.Signals]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     return asked
+
+
+def pipe_alone(_: click.Context, option: click.Parameter, value: bool) -> bool:
+    """Refuse an option that needs a pipe as the standard input, where that is something else."""
+    if value:
+        try:
+            mode = os.fstat(STDIN).st_mode
+        except OSError:
+            mode = 0
+        if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+            raise click.BadParameter("the standard input is no pipe, so its end says nothing", param=option)
+    return value
 
 
 def end_of_input() -> asyncio.Future[None]:

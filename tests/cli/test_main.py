@@ -38,6 +38,14 @@ def test_closed_standard_files_are_never_taken_for_a_socket(closed: str) -> None
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("where", ["</dev/null", "</etc/hostname", "<&-"])
+def test_a_manager_that_ends_with_its_input_needs_a_pipe(where: str) -> None:
+    text = f'exec "$0" -m taskd_net.cli mgr --until-eof --listen 127.0.0.1:0 {where}'
+    done = subprocess.run(["sh", "-c", text, sys.executable], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("--until-eof': the standard input is no pipe, so its end says nothing\n")
+
+
 @pytest.mark.parametrize("arguments", [["--json"], []])
 def test_bytes_that_are_no_text_are_quoted(arguments: list[str]) -> None:
     command = [sys.executable.encode(), b"-m", b"taskd_net.cli", b"config", b"health", b"--ca", b"a\xff"]
