@@ -54,7 +54,7 @@ class Expected:
             yield Position.proxy(node)
             if str(node) in agents:
                 yield Position.agent(node)
-            # Where Agents are there and no Worker ever was, the training processes are no part of the mesh.
+            # Training processes are no part of the mesh where Agents are there and no Worker ever was.
             ranks = range(node * self.processes, (node + 1) * self.processes) if workers or not agents else ()
             for rank in ranks:
                 yield workers.get(str(rank)) or Position.worker(node, rank)

@@ -170,7 +170,8 @@ The acknowledgement of that command may come later than the report, which it doe
 WORKER_STATE: Final = "WorkerState"
 """Key in the extension of a KEEP_ALIVE and a 202 of this package's Agents: the state of the training processes."""
 
-WORKER_STATES: Final = frozenset(("UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", "SUCCEEDED", "FAILED"))
+SUCCEEDED: Final = "SUCCEEDED"
+WORKER_STATES: Final = frozenset(("UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", SUCCEEDED, "FAILED"))
 """The values of it: names of torch's WorkerState."""
 
 PROGRESS: Final = "Progress"

@@ -16,6 +16,7 @@ from taskd_net.cli.phrases import clock, duration, phrases
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_view import (
+    AGENT_WORDS,
     COMMAND_WORDS,
     SILENT,
     TROUBLE,
@@ -191,7 +192,7 @@ _AGENT_STYLES: Final = {
 
 
 def _agent(agent: Document, now: float) -> str:
-    words = [f"Agent/{agent['rank']:<4} {_STATES.get(agent['state'], agent['state'])}"]
+    words = [f"Agent/{agent['rank']:<4} {AGENT_WORDS.get(agent['state'], agent['state'])}"]
     if agent["state"] == "faulty":
         ranks = ",".join(map(str, agent["fault_ranks"]))
         words[0] += f": ranks {ranks}" if ranks else ": ranks unknown"
@@ -201,14 +202,6 @@ def _agent(agent: Document, now: float) -> str:
     if agent["commands"]:
         words.append("on their way: " + ", ".join(_order(code) for code in agent["commands"]))
     return "  ".join(words)
-
-
-_STATES: Final = {
-    "faulty": "FAULTY",
-    "exited": "sent away (203), has not come back",
-    "left": "ended by a signal, has not come back",
-    "asking": "waits for its start",
-}
 
 
 def _decisions(job: Document, *, everything: bool) -> list[Line]:

@@ -532,7 +532,7 @@ class Node:
             kinds=registry.usable(config.links),
             rotation=rotation,
             service=config.service,
-            reports=StatusReporter(driver, driver.view, config.ack_timeout).run,
+            reports=StatusReporter(driver, driver.view, config.ack_timeout),
         )
         joiner.start()
 

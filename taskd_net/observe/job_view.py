@@ -79,6 +79,15 @@ COMMAND_WORDS: Final = {
 }
 """Commands in words, by code, for the text and the status page."""
 
+AGENT_WORDS: Final = {
+    FAULTY: "FAULTY",
+    EXITED: "sent away (203), has not come back",
+    "left": "ended by a signal, has not come back",
+    "asking": "waits for its start",
+    "finished": "finished: all its processes have succeeded",
+}
+"""States of an Agent in words, for the text and the status page; others stand for themselves."""
+
 _PLUGIN: Final = Json(lambda name: name or OWN)
 _BY_STATE: Final = Json(lambda states: {str(state): states[state] for state in sorted(states)})
 _CLIENT: Final = Json(lambda client: document_of(client) if client.address else None)
@@ -150,7 +159,8 @@ class AgentView:
     @told()
     def state(self) -> str:
         """The state in a word, the most serious one first: `exited` (sent 203), `faulty`, `left` (ended by a signal),
-        `asking` for its start, `silent` (no report for 10 s), `running` or `unregistered`.
+        `asking` for its start, `silent` (no report for 10 s), `finished` (all its training processes have succeeded),
+        `running` or `unregistered`.
         """
         if self.exited:
             return EXITED
@@ -162,6 +172,8 @@ class AgentView:
             return "asking"
         if self.silent_since:
             return SILENT
+        if self.worker_state == vocabulary.SUCCEEDED:
+            return "finished"
         return "running" if self.registered else "unregistered"
 
 

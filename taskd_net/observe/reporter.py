@@ -49,6 +49,20 @@ class StatusReporter:
         self._host = host
         self._view = view
         self._timeout = timeout
+        self._sending = asyncio.Lock()
+
+    async def rest(self, requests: Requests, parent: peers.Peer) -> None:
+        """Report what the parent does not know yet, before this node leaves: otherwise it never hears who left before.
+
+        Args:
+            requests: carries the reports.
+            parent: the kind of peer.
+        """
+        if Role(self._host.router.position.role).is_leaf:
+            return  # the parent sees by itself that leaves have left
+        async with self._sending:
+            for _ in range(self._view.ledger.reports):
+                await self._report(requests, parent, urgent=True)
 
     async def run(self, requests: Callable[[], Requests], parent: peers.Peer) -> None:
         """Report for one stay with a parent, until cancelled.
@@ -76,8 +90,9 @@ class StatusReporter:
                     idle = pace if ledger.reports else min(2 * idle, max(pace, most))
                     figures_at = on_grid(loop.time() + max(pace, idle), GRID_S)
                 # Not until nothing is left: reports that come from children meanwhile wait for the next round.
-                for _ in range(ledger.reports):
-                    pace = await self._report(requests(), parent, urgent=urgent)
+                async with self._sending:
+                    for _ in range(ledger.reports):
+                        pace = await self._report(requests(), parent, urgent=urgent)
                 await self._wait(figures_at, max(URGENT_S, pace / _URGENT_SHARE))
         finally:
             ledger.end()

@@ -310,7 +310,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
             "PodReschedulingPlugin at ",
             "203 exit to Agent/1: lost, last answer 6001",
             "208 restart all (2) to Agent/2: on its way",
-            "faulty: ranks 4, 5; workers FAILED",
+            "FAULTY: ranks 4, 5; workers FAILED",
             "10.0.0.7:8899",
             "1 / 2 / 3",
             "1 / 4 / 1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskd_net.job.decide.outbox import Outbox
-from taskd_net.job.decide.records import AgentRecord, Fault, Records
+from taskd_net.job.decide.records import AgentRecord, Fault, KeptReport, Records
 from taskd_net.job.decide.traffic import Command
 from taskd_net.job.manager.views import agent_views
 from taskd_net.observe.job_view import RANKS_SHOWN, AgentView
@@ -23,6 +23,15 @@ def test_an_agent_with_a_fault_and_a_command() -> None:
     assert agent_views(known, outbox, {}) == (
         AgentView(0, True, fault=True, fault_ranks=ranks, fault_at=7.0, heartbeat=8.0, commands=(208,)),
     )
+
+
+def test_an_agent_whose_workers_have_all_succeeded() -> None:
+    known = records(3)
+    known.rounds.number = 2
+    known.agents[0].reports["STATUS/306"] = KeptReport("2", {}, 5.0)
+    known.agents[1].reports["STATUS/306"] = KeptReport("1", {}, 5.0)
+    known.agents[2].worker_state = "SUCCEEDED"
+    assert [each.state for each in agent_views(known, Outbox(), {})] == ["finished", "running", "finished"]
 
 
 def test_those_in_trouble_are_shown_before_others() -> None:

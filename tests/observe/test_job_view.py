@@ -103,6 +103,8 @@ def test_a_refusal_of_clusterd_is_trouble() -> None:
         (AgentView(0, True, asking=True), "asking"),
         (AgentView(0, True, left=True, silent_since=5.0), "left"),
         (AgentView(0, True, silent_since=5.0), "silent"),
+        (AgentView(0, True, worker_state="SUCCEEDED"), "finished"),
+        (AgentView(0, True, worker_state="SUCCEEDED", silent_since=5.0), "silent"),
         (AgentView(0, True, fault=True, silent_since=5.0), "faulty"),
         (AgentView(0, True, asking=True, fault=True), "faulty"),
         (AgentView(0, True, fault=True, exited=True), "exited"),

@@ -85,3 +85,32 @@ async def test_node_where_nothing_changes_looks_less_often(mesh: Mesh, monkeypat
     times = [await soon(looks.get()) for _ in range(7)]
     most = reporter.IDLE * worker.driver.times.figures
     assert times[-1] - times[-2] >= 0.9 * most
+
+
+async def test_a_node_that_leaves_tells_first_who_has_left_before(mesh: Mesh) -> None:
+    """An Agent and its Proxy end one right after the other."""
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    worker = await mesh.worker(0, 0, proxy)
+    await until_joined(mgr, "Worker/0/0")
+    mgr.driver.times = proxy.driver.times = replace(proxy.driver.times, figures=3600.0)
+    assert await worker.withdraw(PATIENCE_S)
+    await worker.close()
+    await proxy.close()
+    found = {position: each["state"] for position, each in (await told(mgr)).items()}
+    assert found == {"Mgr/0": "joined", "Proxy/0": "stopped", "Worker/0/0": "finished"}
+
+
+async def test_a_parent_that_takes_no_report_does_not_hold_a_node_that_leaves(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mgr = await mesh.mgr()
+    proxy = await mesh.proxy(0, mgr)
+    await until_joined(mgr, "Proxy/0")
+
+    async def never(*_: object) -> None:
+        await asyncio.sleep(3600.0)
+
+    monkeypatch.setattr(proxy.driver.joiner._stay.requests.__class__, "report", never)  # type: ignore[union-attr]
+    proxy.driver.view.ledger.begin()
+    await soon(proxy.close())

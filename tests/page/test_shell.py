@@ -77,6 +77,11 @@ def test_scripts_have_commands_in_words() -> None:
     assert (words["203"], words["303"], words["711"]) == ("exit", "end epoch", "profiling")
 
 
+def test_scripts_have_states_of_agents_in_words() -> None:
+    words = json.loads(between(Shell().document("{}", "{}"), "const AGENTS = ", ";\n"))
+    assert {"left", "finished", "faulty", "exited"} <= set(words)
+
+
 def test_scripts_share_one_scope_and_no_name() -> None:
     """A name that two of them declare stops the whole page."""
     declared: dict[str, str] = {}

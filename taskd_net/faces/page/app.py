@@ -17,6 +17,7 @@ from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, shown
 from taskd_net.observe.fields import faces_of
 from taskd_net.observe.job_view import (
+    AGENT_WORDS,
     COMMAND_WORDS,
     AgentView,
     ClusterdView,
@@ -146,10 +147,11 @@ class Shell:
 
 
 def _declarations() -> str:
-    """The declarations of fields that people see and of columns, and commands in words, as constants of the scripts."""
+    """The declarations of fields and columns, and commands and states in words, as constants of the scripts."""
     faces = {view.__name__: [(key, face._asdict()) for key, face in faces_of(view).items()] for view in _VIEWS}
     named: dict[str, object] = {"VIEWS": faces, "COLUMNS": [column._asdict() for column in COLUMNS]}
     named["COMMANDS"] = {str(code): words for code, words in COMMAND_WORDS.items()}
+    named["AGENTS"] = AGENT_WORDS
     lines = (f"const {name} = {json_line(value, compact=True)};" for name, value in named.items())
     return "\n".join(lines).replace("<", "\\u003c")
 

@@ -284,6 +284,11 @@ class Records:
         agent = self.agents[rank]
         return None if agent.exited else agent.reports.get(_LEAVES)
 
+    def has_finished(self, rank: int) -> bool:
+        """True for an Agent whose workers have all succeeded."""
+        number = self.said_round(rank, vocabulary.FINISHED)[0]
+        return 0 < number == self.rounds.number or self.agents[rank].worker_state == vocabulary.SUCCEEDED
+
     def heard(self, rank: int) -> float:
         """The time at which this Manager has heard of an Agent last, or has begun to listen."""
         agent = self.agents[rank]

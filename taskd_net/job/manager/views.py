@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from taskd_net.base.cause import Cause, Place, Reason
-from taskd_net.base.vocabulary import JOB, PLATFORM
+from taskd_net.base.vocabulary import JOB, PLATFORM, SUCCEEDED
 from taskd_net.core.counters import Latency
 from taskd_net.job.decide.failures import JobFailure
 from taskd_net.job.decide.job import Job
@@ -57,6 +57,8 @@ def job_view(
     state, records = job.state, job.state.records
     wait, rounds = job.config.times.silent, records.rounds
     silent = {rank: at for rank in records.agents if (at := records.silent_since(rank, now, wait)) is not None}
+    if not rounds.open:  # else the others still need it
+        silent = {rank: at for rank, at in silent.items() if not records.has_finished(rank)}
     streams = tuple(
         StreamView(name, stream.owner, job.candidates(name), tuple(sorted(stream.barred)))
         for name, stream in state.streams.items()
@@ -117,7 +119,7 @@ def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> A
         exited=record.exited,
         heartbeat=record.heartbeat,
         commands=tuple(outbox.codes_to(agent(rank))),
-        worker_state=record.worker_state,
+        worker_state=SUCCEEDED if records.has_finished(rank) else record.worker_state,
         silent_since=silent_since,
         left=records.left(rank) is not None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from uuid import uuid4
 
 import grpc
@@ -34,8 +34,15 @@ the original's, closes the connection at the third."""
 TRIED_AGAIN: Final = ", tried again every minute"
 """The end of the reason for a link that moves to a better kind when that can be reached."""
 
-Reports: TypeAlias = Callable[[Callable[[], Requests], peers.Peer], Coroutine[Any, Any, None]]
-"""Reports to the parent, by the requests of the moment, until it is cancelled."""
+
+class Reports(Protocol):
+    """Reports to the parent."""
+
+    async def run(self, requests: Callable[[], Requests], parent: peers.Peer) -> None:
+        """Report by the requests of the moment, until cancelled."""
+
+    async def rest(self, requests: Requests, parent: peers.Peer) -> None:
+        """Report what the parent does not know yet, before this node leaves."""
 
 
 class NoPlace(Failed):

@@ -310,7 +310,7 @@ class Joiner:
         self._opened(stay)
         stay.spawn(self._announce_all(stay))
         if stay.peer.reports and self._reports is not None:
-            stay.spawn(self._reports(lambda: stay.requests, stay.peer))
+            stay.spawn(self._reports.run(lambda: stay.requests, stay.peer))
         if stay.connection.better is not None:
             stay.spawn(self._renewals[self._rounds.current].improve(stay))
         self._renewals[self._rounds.current].begin(stay)  # the files may have changed while it joined
@@ -381,6 +381,8 @@ class Joiner:
     async def _say_end(self, timeout: float) -> None:
         """Say that this node leaves in good order, where the parent takes that. Its routes stay as they are."""
         stay, identity = self._stay, self._router.identity
+        if stay is not None and stay.peer.reports and self._reports is not None:
+            await self._reports.rest(stay.requests, stay.peer)
         if stay is not None and stay.peer.ends and not stay.ended:
             data = requests.write_announcement(str(uuid4()), identity, [identity])
             # A parent that does not answer sees in time that the link is gone.

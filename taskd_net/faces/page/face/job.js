@@ -90,7 +90,8 @@ function agentsInTrouble(job) {
     const position = `Agent/${agent.rank}`;
     const ranks = agent.fault_ranks.length ? `ranks ${agent.fault_ranks.join(", ")}` : "ranks unknown";
     const silent = agent.state === "silent";
-    const words = silent ? `silent since ${clock(agent.silent_since)}` : agent.state === "exited" ? "sent away, not back" : `faulty: ${ranks}`;
+    const known = silent ? `silent since ${clock(agent.silent_since)}` : AGENTS[agent.state] ?? agent.state;
+    const words = agent.state === "faulty" ? `${known}: ${ranks}` : known;
     const all = [words, ...phrasesOf("AgentView", agent)].join("; ");
     return [mesh.all.has(position) ? goTo(position, `job ${position}`, position) : position, all, !silent];
   });
