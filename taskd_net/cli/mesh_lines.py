@@ -39,7 +39,7 @@ _WORDS: Final = {"not_answering": "not answering", "cut_off": "cut off", NEVER_S
 
 
 def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
-    """The lines: a heading, missing ranks, the tree.
+    """The lines: a heading, what is in trouble of its own, missing ranks, the tree.
 
     Args:
         mesh: the document.
@@ -49,6 +49,10 @@ def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
     others = [state for state in ("not_answering", "lost", "gone", "cut_off", "finished", "stopped") if summary[state]]
     counts = ", ".join(f"{summary[state]} {_word(state)}" for state in ("joined", *others))
     lines: list[Line] = [(f"{mesh['node']}: {summary['nodes']} nodes, {counts}", "bold")]
+    if causes := mesh["causes"]:
+        more = summary["causes"] - len(causes)
+        told = [*(_cause(cause, mesh["time"]) for cause in causes), *([f"and {more} more"] if more else [])]
+        lines.append((f"trouble: {'; '.join(told)}", "bold red"))
     if mesh["expected"] is not None:
         size = f"{mesh['expected']['nodes']}x{mesh['expected']['processes']}"
         missing = [entry["position"] for entry in mesh["missing"]]
@@ -59,6 +63,16 @@ def draw(mesh: Document, *, everything: bool = False) -> list[Line]:
     fold = not everything and summary["nodes"] > FOLD_NODES
     lines += _Tree(mesh, fold=fold).lines()
     return lines
+
+
+def _cause(cause: Document, now: float) -> str:
+    words = ", ".join(names(cause["positions"]))
+    if (more := cause["count"] - len(cause["positions"])) > 0:
+        words += f" and {more} more"
+    words += f" {_word(cause['state'])}"
+    if cause["since"] is not None:
+        words += f" for {duration(now - cause['since'])}"
+    return words + (f", cuts off {cause['cuts_off']}" if cause["cuts_off"] else "")
 
 
 def names(positions: Iterable[str]) -> list[str]:

@@ -22,12 +22,19 @@ ABSENT: Final = (State.LOST, State.GONE, State.CUT_OFF)
 TROUBLE: Final = (State.NOT_ANSWERING, *ABSENT)
 """The states that need attention."""
 
+CAUSES_SHOWN: Final = 12
+"""Groups of nodes in trouble that a document names. `summary` has the number of all: a person looks at the first."""
+
+POSITIONS_SHOWN: Final = 16
+"""Nodes of one group that it names: twice the ranks of most nodes."""
+
 FOREIGN: Final = {
     "contract": "a foreign node: it knows the four calls alone",
     "original": "a node of the original: it knows the four calls alone",
 }
 """The reason for the kind of link of a foreign child."""
 
+_OWN_TROUBLE: Final = (State.NOT_ANSWERING, State.LOST, State.GONE)
 _ORDER: Final = {role: order for order, role in enumerate(Role)}
 
 
@@ -57,7 +64,8 @@ def document(mesh: Mesh, expected: Expected | None = None) -> Document:
     ordered = sorted(known, key=tree_order)
     nodes = [node_document(position, known[position], standings[position]) for position in ordered]
     missing = missing_of(mesh.root, known, standings, expected) if expected is not None else []
-    return {**head(mesh.root, mesh.now, expected, standings, missing, nodes), "nodes": nodes}
+    causes = causes_of(known, standings)
+    return {**head(mesh.root, mesh.now, expected, standings, causes, missing, nodes), "nodes": nodes}
 
 
 def head(
@@ -65,6 +73,7 @@ def head(
     now: float,
     expected: Expected | None,
     standings: Mapping[Position, Standing],
+    causes: Sequence[Document],
     missing: Sequence[Document],
     nodes: Collection[Document],
 ) -> Document:
@@ -75,6 +84,7 @@ def head(
         now: the time, in seconds since the epoch.
         expected: the size of the job; None where it is unknown.
         standings: the result of `standings_of`.
+        causes: the result of `causes_of`.
         missing: the result of `missing_of`.
         nodes: the result of `node_document` for each node.
     """
@@ -87,10 +97,51 @@ def head(
             "nodes": len(nodes),
             **{state.value: counts[state.value] for state in State},
             "missing": len(missing),
+            "causes": len(causes),
             "in_flight": sum(node["down"]["in_flight"] + node["up"]["in_flight"] for node in nodes if node["parent"]),
         },
+        "causes": causes[:CAUSES_SHOWN],
         "missing": missing,
     }
+
+
+def causes_of(known: Mapping[Position, NodeStatus], standings: Mapping[Position, Standing]) -> list[Document]:
+    """The nodes that are in trouble of their own, with the number of those that each cuts off, the first one first.
+
+    Those of one node of the job in one state are a group: they have one reason. One that cuts off others stands alone.
+    """
+    cut_off = Counter(_cut_off_by(position, known, standings) for position in known)
+    groups: dict[tuple[str, State, bool], list[Position]] = {}
+    for position in sorted(known, key=tree_order):
+        state = standings[position].state
+        if state in _OWN_TROUBLE or cut_off[position]:
+            groups.setdefault((position.server_rank, state, position in cut_off), []).append(position)
+    causes = [
+        {
+            "positions": [str(position) for position in positions[:POSITIONS_SHOWN]],
+            "count": len(positions),
+            "state": state.value,
+            "since": _time(min(standings[position].since for position in positions)),
+            "cuts_off": sum(cut_off[position] for position in positions),
+        }
+        for (_, state, _), positions in groups.items()
+    ]
+    return sorted(causes, key=lambda cause: (cause["since"] is None, cause["since"], -cause["cuts_off"]))
+
+
+def _cut_off_by(
+    position: Position, known: Mapping[Position, NodeStatus], standings: Mapping[Position, Standing]
+) -> Position | None:
+    """The node that cuts a node off; None where none does."""
+    if standings[position].state is not State.CUT_OFF:
+        return None
+    above: Position | None = position
+    passed: set[Position] = set()
+    # A ring can stand for a moment.
+    while above is not None and above in known and above not in passed and standings[above].state is State.CUT_OFF:
+        passed.add(above)
+        above = known[above].parent
+    return above
 
 
 def healthy(document: Document) -> bool:

@@ -90,10 +90,14 @@ async def test_a_node_that_changes_is_painted_anew_and_said(chromium: Browser) -
         assert (before, fill) == ("rgb(168, 197, 224)", "rgb(200, 50, 28)")
         assert re.fullmatch(r"Worker 9 on node 1: lost since \d\d:\d\d:\d\d", await page.inner_text("#said"))
         missing = " ".join((await page.inner_text("#missing")).split())
-        assert re.fullmatch(r"1 missing Worker 9 on node 1 lost since \d\d:\d\d:\d\d", missing)
+        assert re.fullmatch(r"Trouble Worker 9 on node 1 lost since \d\d:\d\d:\d\d", missing)
         assert (await page.title()).startswith("(1) ")
         made.lose(["Proxy/1"])
         await page.wait_for_selector(node("Worker/1/10") + ".cut_off")
+        shown_missing = " ".join((await page.inner_text("#missing")).split())
+        assert re.search(
+            r"Proxy 1 lost since \d\d:\d\d:\d\d, cuts off 8 Worker 9 .*8 missing because of it$", shown_missing
+        )
         assert await page.eval_on_selector('.frame[data-of="Proxy/1"]', "(one) => one.classList.contains('lost')")
 
 
@@ -101,6 +105,10 @@ async def test_a_change_is_seen_where_no_size_of_the_job_is_known(chromium: Brow
     async with shown(chromium, Made(2)) as (page, stand):
         stand.made.lose(["Worker/1/9"], reason="no sign of life for 60 s")
         await page.wait_for_selector(node("Worker/1/9") + ".lost")
+        said = " ".join((await page.inner_text("#missing")).split())
+        assert re.match(
+            r"Trouble Worker 9 on node 1 lost since \d\d:\d\d:\d\d Which ranks are missing is not known", said
+        )
         await page.click(node("Worker/1/9"))
         words = await page.inner_text("#details .state")
         assert "lost since" in words and words.endswith(": no sign of life for 60 s")
@@ -125,9 +133,9 @@ async def test_missing_ranks_are_named_in_few_words(chromium: Browser) -> None:
     async with shown(chromium, made, "8x8") as (page, _):
         groups = [" ".join((await one.inner_text()).split()) for one in await page.query_selector_all("#missing li")]
         assert [re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", group) for group in groups] == [
+            "Agent 3, Worker 30 lost since hh:mm:ss",
             "Workers 8, 9, 12 on node 1 never seen",
             "Proxy 2 never seen",
-            "Agent 3, Worker 30 lost since hh:mm:ss",
             "Nodes 4–6, all of them never seen",
         ]
         await page.click("#missing li >> nth=3")

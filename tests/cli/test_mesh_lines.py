@@ -55,6 +55,7 @@ def test_of_a_large_job_only_what_is_in_trouble_is_shown() -> None:
         text(mesh)
         == """\
 Mgr/0: 901 nodes, 900 joined, 1 lost
+trouble: Worker 57 lost for 10 s
 missing of 100x8: 1: Worker 57
 Mgr/0  joined  for 1 h 0 min  listens on h:1
 ├─ Proxy/7  joined  for 1 h 0 min  batched
@@ -65,7 +66,7 @@ Mgr/0  joined  for 1 h 0 min  listens on h:1
 │  └─ Worker 72,74-79: joined
 └─ Proxy 0-6,8,10-99: joined, with 784 below them"""
     )
-    assert text(mesh, everything=True).count("\n") == 2 + 900
+    assert text(mesh, everything=True).count("\n") == 3 + 900
 
 
 def test_a_large_job_without_trouble_takes_four_lines() -> None:
@@ -96,7 +97,7 @@ Mgr/0  joined  for 1 h 0 min  listens on h:1
 def test_workers_that_have_finished_are_told_apart_from_those_that_have_not() -> None:
     left = {f"Worker_0_{rank}": NodeStatus(Position.proxy(0), State.FINISHED, 7140.0, "taskd_net") for rank in range(4)}
     lost = NodeStatus(Position.proxy(0), State.LOST, 7190.0, "taskd_net")
-    assert text(job(6, 8, "", **left, Worker_0_7=lost)).splitlines()[2:5] == [
+    assert text(job(6, 8, "", **left, Worker_0_7=lost)).splitlines()[3:6] == [
         "├─ Proxy/0  joined  for 1 h 0 min  batched",
         "│  ├─ Worker/0/7  LOST  for 10 s",
         "│  ├─ Worker 4-6: joined",
@@ -107,8 +108,16 @@ def test_node_that_does_not_answer_is_shown_and_its_siblings_are_folded() -> Non
     silent = NodeStatus(Position.proxy(7), State.NOT_ANSWERING, 7190.0, "taskd_net", link="direct")
     lines = text(job(100, 8, "100x8", Worker_7_57=silent)).splitlines()
     assert lines[0] == "Mgr/0: 901 nodes, 900 joined, 1 not answering"
-    assert lines[1] == "missing of 100x8: none"
-    assert lines[4:6] == ["│  ├─ Worker/7/57  NOT ANSWERING  for 10 s  direct", "│  └─ Worker 56,58-63: joined"]
+    assert lines[1:3] == ["trouble: Worker 57 not answering for 10 s", "missing of 100x8: none"]
+    assert lines[5:7] == ["│  ├─ Worker/7/57  NOT ANSWERING  for 10 s  direct", "│  └─ Worker 56,58-63: joined"]
+
+
+def test_trouble_names_what_came_first_and_counts_the_rest() -> None:
+    away = {f"Proxy_{node}": NodeStatus(Position.mgr(), State.LOST, 7190.0, "taskd_net") for node in range(20)}
+    away |= {f"Worker_0_{rank}": NodeStatus(Position.mgr(), State.GONE, 7000.0, "taskd_net") for rank in range(30)}
+    line = text(job(0, 0, "", **away)).splitlines()[1]
+    assert line.startswith("trouble: Worker 0-15 and 14 more gone for 3 min; Proxy 0 lost for 10 s; Proxy 1 lost for")
+    assert line.endswith("; and 9 more")
 
 
 def test_link_of_no_better_kind_has_its_reason() -> None:
@@ -151,6 +160,7 @@ def test_colours_say_who_is_in_trouble() -> None:
     styles = {line.strip("│├└─ ").split("  ")[0]: style for line, style in lines}
     assert styles == {
         "Mgr/0: 5 nodes, 2 joined, 1 lost, 1 gone, 1 cut off": "bold",
+        "trouble: Proxy 1 lost, cuts off 1; Proxy 2 gone": "bold red",
         "missing of 4x0: 3: Proxy 1-3": "bold red",
         "Mgr/0": "green",
         "Proxy/0": "green",

@@ -101,9 +101,42 @@ def test_missing_are_those_that_never_came_and_those_that_are_away() -> None:
     ]
     assert made["summary"] == {
         "nodes": 6, "joined": 3, "not_answering": 0, "lost": 1, "gone": 1, "cut_off": 1, "finished": 0, "stopped": 0,
-        "missing": 4, "in_flight": 0,
+        "missing": 4, "causes": 2, "in_flight": 0,
     }  # fmt: skip
     assert not healthy(made)
+
+
+def test_causes_come_first_with_those_that_they_cut_off() -> None:
+    nodes = TWO_NODES | {
+        "Proxy_1": NodeStatus(Position.mgr(), State.NOT_ANSWERING, 120.0, "taskd_net"),
+        "Proxy_2": status("Proxy/1"),
+        "Worker_2_20": status("Proxy/2"),
+        "Worker_1_2": status("Proxy/1", State.LOST),
+        "Proxy_3": NodeStatus(Position.mgr(), State.STOPPED, 90.0, "taskd_net"),
+        "Worker_3_30": status("Proxy/3"),
+        "Proxy_4": status("Mgr/0", State.STOPPED),
+    }
+    nodes |= {f"Worker_0_{100 + rank}": status("Proxy/0", State.GONE) for rank in range(20)}
+    made = document(mesh(nodes))
+    gone = [f"Worker/0/{100 + rank}" for rank in range(16)]
+    assert made["causes"] == [
+        {"positions": ["Proxy/3"], "count": 1, "state": "stopped", "since": 90.0, "cuts_off": 1},
+        {"positions": gone, "count": 20, "state": "gone", "since": 100.0, "cuts_off": 0},
+        {"positions": ["Worker/1/2"], "count": 1, "state": "lost", "since": 100.0, "cuts_off": 0},
+        {"positions": ["Proxy/1"], "count": 1, "state": "not_answering", "since": 120.0, "cuts_off": 3},
+    ]
+    assert made["summary"]["causes"] == 4
+
+
+def test_a_document_names_the_first_causes_and_counts_all() -> None:
+    lost = {f"Proxy_{node}": status("Mgr/0", State.LOST) for node in range(20)}
+    made = document(mesh({"Mgr_0": status(None), **lost}))
+    assert (len(made["causes"]), made["summary"]["causes"]) == (12, 20)
+
+
+def test_parents_in_a_ring_are_the_cause_of_nothing() -> None:
+    ring = {"Proxy_1": status("Proxy/2"), "Proxy_2": status("Proxy/1"), "Worker_0_0": status("Proxy/0", State.CUT_OFF)}
+    assert document(mesh({"Mgr_0": status(None), **ring}))["causes"] == []
 
 
 def test_node_that_does_not_answer_is_trouble_and_not_missing() -> None:
@@ -218,15 +251,15 @@ def test_a_node_that_says_nothing_has_nulls() -> None:
 
 @pytest.mark.skipif(not DOCUMENT.exists(), reason="the documents are part of a checkout")
 def test_every_field_is_documented_and_nothing_else() -> None:
-    made = document(mesh(expected="1x1", Mgr_0=status(None, own=OwnFigures())))
+    lost = status("Mgr/0", State.LOST)
+    made = document(mesh(expected="1x1", Mgr_0=status(None, own=OwnFigures()), Worker_0_5=lost))
     described = {
         field
         for row in re.findall(r"^\| (`[^|]*) \|", DOCUMENT.read_text(), re.MULTILINE)
         for field in re.findall(r"`(\w+)`", row)
     }
-    fields = (
-        set(made) | set(made["summary"]) | set(made["missing"][0]) | set(made["nodes"][0]) | set(made["nodes"][0]["up"])
-    )
+    parts = (made, made["summary"], made["causes"][0], made["missing"][0], made["nodes"][0], made["nodes"][0]["up"])
+    fields = {name for part in parts for name in part}
     fields |= set(fields_of_mesh(JobView()))  # of a Mgr with a Manager
     assert described == fields | {state.value for state in State}
     assert json.loads(json.dumps(made)) == made

@@ -21,7 +21,15 @@ from taskd_net.base.position import Position
 from taskd_net.base.untrusted import json_line, natural
 from taskd_net.faces.page.panel import panel
 from taskd_net.observe import history
-from taskd_net.observe.document import Document, Standing, head, missing_of, node_document, standings_of
+from taskd_net.observe.document import (
+    Document,
+    Standing,
+    causes_of,
+    head,
+    missing_of,
+    node_document,
+    standings_of,
+)
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.records import NodeStatus
 from taskd_net.observe.status_codec import read_node, read_position
@@ -65,6 +73,7 @@ class Feed:
         self._shown: dict[Position, _Shown] = {}
         self._standings: dict[Position, Standing] = {}
         self._head: Document = {}
+        self._causes: list[Document] = []
         self._missing: list[Document] = []
         self._missing_text = _NOTHING
         self._missing_version = 0
@@ -113,13 +122,16 @@ class Feed:
                 yield
             found[position] = self._show(position, record, known[position], standings[position], version)
         yield
-        missing = self._missing
+        missing, causes = self._missing, self._causes
+        if standings != self._standings:
+            causes = causes_of(known, standings)
+            yield
         if self._expected is not None and standings != self._standings:
             missing = missing_of(self._root, known, standings, self._expected)
             yield
         job_text = _NOTHING if job is None else json_line(panel(job), compact=True)
         strained_text = json_line({name: round(since, 3) for name, since in strained.items()}, compact=True)
-        self._take(version, now, found, standings, missing, job_text, strained_text)
+        self._take(version, now, found, standings, causes, missing, job_text, strained_text)
 
     def answer(self, since: str) -> str:
         """The update for a browser.
@@ -165,6 +177,7 @@ class Feed:
         now: float,
         found: dict[Position, _Shown],
         standings: dict[Position, Standing],
+        causes: list[Document],
         missing: list[Document],
         job_text: str,
         strained_text: str,
@@ -183,7 +196,7 @@ class Feed:
         news = version in (self._missing_version, self._job_version, self._strained_version)
         if removed or news or any(shown.version == version for shown in found.values()):
             self._version = version
-        self._shown, self._standings = found, standings
+        self._shown, self._standings, self._causes = found, standings, causes
         nodes = [shown.node for shown in found.values()]
-        self._head = head(self._root, now, self._expected, standings, missing, nodes)
+        self._head = head(self._root, now, self._expected, standings, causes, missing, nodes)
         del self._head["missing"]

@@ -1,4 +1,4 @@
-// The top of the page: who answers, how many are in which state, and which ranks are missing.
+// The top of the page: who answers, how many are in which state, what is in trouble of its own, and which ranks are missing.
 
 const GROUPS_SHOWN = 12;
 
@@ -34,36 +34,59 @@ function keepingFocus(element, children, key) {
 
 function showMissing() {
   const box = document.getElementById("missing");
-  const { expected, summary } = mesh.head;
-  box.className = mesh.missing.length ? "some" : "";
-  if (!expected) {
-    box.replaceChildren(html("p", {}, "Which ranks are missing is not known: nobody said how large the job is (", html("code", {}, "--expect 4x8"), ")."));
-    return;
+  const { expected, summary, causes = [] } = mesh.head;
+  box.className = mesh.missing.length || causes.length ? "some" : "";
+  const children = [];
+  if (causes.length) {
+    const more = summary.causes - causes.length;
+    children.push(html("h2", {}, "Trouble"), html("ul", {}, ...causes.map(cause), ...(more ? [html("li", {}, `and ${more.toLocaleString("en")} more`)] : [])));
   }
-  if (!mesh.missing.length) {
-    box.replaceChildren(html("p", {}, `No rank is missing: ${expected.nodes} × ${expected.processes} are expected, and all are here${summary.finished ? " or have finished" : ""}.`));
-    return;
-  }
-  const items = groups(mesh.missing).map((group, index) =>
-    html(
-      "li",
-      {},
-      html(
-        "button",
-        { type: "button", "data-group": `${index}`, onclick: () => choose(group.first, true) },
-        swatch(group.why),
-        html("span", {}, html("b", {}, group.name), ` ${STATES[group.why].count}${group.since ? ` since ${clock(group.since)}` : ""}`),
-      ),
-    ),
-  );
-  const open = box.querySelector("details")?.open;
-  const children = [html("h2", {}, `${summary.missing.toLocaleString("en")} missing`), html("ul", {}, ...items.slice(0, GROUPS_SHOWN))];
-  if (items.length > GROUPS_SHOWN) {
-    const more = html("details", {}, html("summary", {}, `and ${items.length - GROUPS_SHOWN} more`), html("ul", {}, ...items.slice(GROUPS_SHOWN)));
-    more.open = Boolean(open);
-    children.push(more);
+  // Those that were here are in trouble of their own, or cut off by it.
+  const unseen = mesh.missing.filter((one) => one.why === "never_seen");
+  const behind = mesh.missing.filter((one) => one.why === "cut_off");
+  if (unseen.length) children.push(html("h2", {}, `${unseen.length.toLocaleString("en")} missing`), ...listed(groups(unseen), "unseen"));
+  if (behind.length) children.push(folded(`${behind.length.toLocaleString("en")} missing because of it`, listed(groups(behind), "behind"), "because"));
+  if (!expected) children.push(html("p", {}, "Which ranks are missing is not known: nobody said how large the job is (", html("code", {}, "--expect 4x8"), ")."));
+  else if (!mesh.missing.length) {
+    children.push(html("p", {}, `No rank is missing: ${expected.nodes} × ${expected.processes} are expected, and all are here${summary.finished ? " or have finished" : ""}.`));
   }
   keepingFocus(box, children, "data-group");
+}
+
+// Nodes in trouble of their own, and how many others that cuts off.
+function cause({ positions, count, state, since, cuts_off }) {
+  const [group] = groups(positions.map((position) => ({ position, why: state, since })));
+  const more = count - positions.length;
+  const behind = cuts_off ? `, cuts off ${cuts_off.toLocaleString("en")}` : "";
+  const name = more ? `${group.name} and ${more.toLocaleString("en")} more` : group.name;
+  return item({ ...group, name }, `cause ${positions[0]}`, behind);
+}
+
+function listed(found, kind) {
+  const items = found.map((group) => item(group, `${kind} ${group.first}`, ""));
+  const list = [html("ul", {}, ...items.slice(0, GROUPS_SHOWN))];
+  if (items.length > GROUPS_SHOWN) list.push(folded(`and ${items.length - GROUPS_SHOWN} more`, [html("ul", {}, ...items.slice(GROUPS_SHOWN))], kind));
+  return list;
+}
+
+// Children that are seen after a click, and stay so when the page changes.
+function folded(words, children, key) {
+  const made = html("details", { "data-fold": key }, html("summary", {}, words), ...children);
+  made.open = Boolean(document.querySelector(`#missing [data-fold="${key}"]`)?.open);
+  return made;
+}
+
+function item(group, key, behind) {
+  return html(
+    "li",
+    {},
+    html(
+      "button",
+      { type: "button", "data-group": key, onclick: () => choose(group.first, true) },
+      swatch(group.why),
+      html("span", {}, html("b", {}, group.name), ` ${STATES[group.why].count}${group.since ? ` since ${clock(group.since)}` : ""}${behind}`),
+    ),
+  );
 }
 
 // The missing ones, those that belong together in one group: of one node, and whole nodes in a row.
@@ -81,7 +104,7 @@ function groups(missing) {
   }
   const found = [];
   for (const group of [...nodes.values()].sort((one, other) => one.server - other.server || one.why.localeCompare(other.why))) {
-    const whole = group.proxy && group.ranks.length === mesh.head.expected.processes;
+    const whole = group.proxy && group.ranks.length === mesh.head.expected?.processes;
     const last = found.at(-1);
     if (whole && last?.whole && last.why === group.why && last.to === group.server - 1) {
       last.to = group.server;
