@@ -272,6 +272,8 @@ def _ranks(text: str, code: Code, field: str) -> frozenset[str] | None:
     if text == ALL:
         return None
     ranks = text.split(",")
+    if text == NO_PROCESS and code is Code.DST_PROCESS_RANK_ILLEGAL:
+        raise Refusal(code, f"a Worker needs a rank: Worker/NODE/RANK, e.g. Worker/0/3 or Worker/{ALL}/0,3,7")
     if not all(is_rank(rank) for rank in ranks):
         raise Refusal(code, f"{field} {text[:80]!r} is not a natural number, a comma list of them, or {ALL!r}")
     if len(ranks) > RANKS_PER_LIST:

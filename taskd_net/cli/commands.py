@@ -44,6 +44,15 @@ HOMES: Final = {
 }
 """The module of each command."""
 
+SECTIONS: Final = {
+    "Run": ("mgr", "proxy", "run"),
+    "Look": ("tree", "top", "job", "ping", "trace", "doctor", "health"),
+    "Send and receive": ("send", "listen"),
+    "Set up and repair": ("config", "context", "certs", "completion", "faults", "forget"),
+    "Try and measure": ("demo", "simulate", "clusterd-sim", "bench"),
+}
+"""The commands by what a person wants, as the help lists them."""
+
 OF_DEMO: Final = dict.fromkeys(("job", "faults", "recovery", "training", "mindspore"), "taskd_net_lab.demos.commands")
 """The module of each subcommand of `taskd-net demo`."""
 

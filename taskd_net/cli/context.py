@@ -84,6 +84,8 @@ def listing(as_json: bool) -> None:
     if as_json:
         say_json({"current": kept.current, "contexts": kept.settings})
         return
+    if not kept.settings:
+        say("no context is there: taskd-net context add NAME --at HOST:PORT", err=True)
     width = max(map(len, kept.settings), default=0)
     for name, settings in sorted(kept.settings.items()):
         secured = "TLS" if "client_key" in settings and settings.get("enable_tls") is not False else "plain text"

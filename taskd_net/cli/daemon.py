@@ -16,6 +16,8 @@ import uvloop
 
 from taskd_net import ConfigError, Node, NodeConfig, NodeError, Position
 from taskd_net.base import logs, threads
+from taskd_net.base.address import Address
+from taskd_net.base.expect import Expected
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Role
 from taskd_net.base.schema import Group, Reload
@@ -266,6 +268,7 @@ class Daemon:
             except CannotListen as error:
                 raise await _with_holder(error) from None
             open_now.push_async_callback(node.close)
+            self._warn_of_loopback()
             if self._manager is not None:
                 from taskd_net.job.manager import (
                     Succession,  # the largest of all imports, which a plain Mgr does without
@@ -288,6 +291,17 @@ class Daemon:
                 await open_now.enter_async_context(page)
                 self._log.info("page_listening", url=page.url)
             await self._serve(stop)
+
+    def _warn_of_loopback(self) -> None:
+        """Warn of a Mgr of several nodes that only its own machine reaches. A launcher has checked that."""
+        expect, address = self._settings.get("expect"), self._node.address
+        if not expect or address is None or self._settings.get("until_eof"):
+            return
+        if Expected.parse(expect).nodes > 1 and Address.parse(address).is_loopback:
+            reason = (
+                f"{expect} are expected, and only nodes on this machine reach it; --listen 0.0.0.0:9601 serves others"
+            )
+            self._log.warning("listens_on_loopback", address=address, reason=reason)
 
     async def _serve(self, stop: asyncio.Future[signal.Signals] | asyncio.Future[None]) -> None:
         node = self._node

@@ -8,7 +8,7 @@ from click.shell_completion import add_completion_class
 from taskd_net import __version__
 from taskd_net.base.untrusted import printable
 from taskd_net.cli.bash import Bash
-from taskd_net.cli.commands import HOMES, Commands
+from taskd_net.cli.commands import HOMES, SECTIONS, Commands
 
 
 class OneLineErrors(click.Group):
@@ -24,10 +24,21 @@ class OneLineErrors(click.Group):
             raise click.ClickException(printable(error.format_message())) from None
 
 
+class Sections(OneLineErrors):
+    """A group that lists its commands in sections."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                width = formatter.width - 6 - max(map(len, names))
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
+
 add_completion_class(Bash, "bash")
 
 
-@click.group(cls=OneLineErrors, commands=Commands(HOMES), context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Sections, commands=Commands(HOMES), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def group() -> None:
     """A message mesh for distributed training jobs: Mgr, Proxies, Agents and Workers, joined by gRPC."""

@@ -41,8 +41,14 @@ def setting(command: str, name: str, *arguments: str) -> tuple[object, str, str 
     return found["value"], found["source"], found["name"]
 
 
+def test_a_list_without_contexts_says_how_to_add_one(home: Path) -> None:
+    done = CliRunner().invoke(group, ["context", "list"])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "no context is there: taskd-net context add NAME --at HOST:PORT\n"
+
+
 def test_contexts_are_added_chosen_shown_and_removed(home: Path) -> None:
-    assert said("context", "list") == ""
+    assert said("context", "list") .startswith("no context is there")
     assert said("context", "add", "prod", "--at", "node-0:9601") == "prod is added and current\n"
     files = ("--ca", "ca.pem", "--client-key", "/k", "--client-crt", "/c")
     assert said("context", "add", "lab", "--at", "[::1]:9601", *files) == "lab is added\n"

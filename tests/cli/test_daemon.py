@@ -47,6 +47,14 @@ def events_in(log: Path) -> list[str]:
     return [json.loads(line)["event"] for line in log.read_text().splitlines()]
 
 
+async def test_a_mgr_of_several_nodes_that_only_its_machine_reaches_says_so(tmp_path: Path) -> None:
+    async with Daemon("mgr", "--expect", "2x2", logs=tmp_path) as mgr:
+        await mgr.said(r"listens_on_loopback .*2x2 are expected, and only nodes on this machine reach it")
+    async with Daemon("mgr", "--expect", "1x2", logs=tmp_path / "one") as mgr:
+        mgr.signal(TERM)
+        assert await mgr.exit_code() == 0 and "listens_on_loopback" not in await mgr.rest()
+
+
 async def test_ready_lines_joining_logs_and_a_clean_end(tmp_path: Path) -> None:
     async with Daemon("mgr", logs=tmp_path) as mgr:
         assert re.fullmatch(r"taskd-net mgr Mgr/0 ready, listening on 127\.0\.0\.1:\d+", mgr.ready)

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import taskd_net
+from taskd_net.cli.commands import HOMES, SECTIONS
 from taskd_net.cli.group import group
 
 WITHOUT = "import sys; sys.modules[{!r}] = None; from taskd_net.cli import main; main()"
@@ -28,6 +29,8 @@ def test_help_lists_the_commands() -> None:
     assert done.exit_code == 0
     for command in ("mgr", "proxy", "send", "listen", "config", "demo", "bench"):
         assert f"\n  {command} " in done.output
+    assert "\nLook:\n  tree " in done.output
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(HOMES), "each stands in one section"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

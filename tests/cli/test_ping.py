@@ -206,7 +206,7 @@ async def test_nobody_to_ask(command: str) -> None:
         (("trace", "Worker/All/All"), "DEST: Worker/All/All is more than one position"),
         (("trace", "Boss/1"), "DEST: role 'Boss' is not one of"),
         (("ping", "Boss/1"), "DEST: role 'Boss' is not one of"),
-        (("ping", "worker/0"), "DEST: processRank '-1' is not a natural number, a comma list of them, or 'All'"),
+        (("ping", "worker/0"), "DEST: a Worker needs a rank: Worker/NODE/RANK, e.g. Worker/0/3 or Worker/All/0,3,7"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(arguments: tuple[str, ...], text: str) -> None:
