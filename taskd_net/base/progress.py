@@ -64,6 +64,60 @@ class Spent(StrEnum):
     OTHER = "other"
 
 
+class Account(StrEnum):
+    """Account of the wall time of a run, in the books of its Manager."""
+
+    STEPS = "steps"
+    AGAIN = "again"
+    START = "start"
+    NODES = "nodes"
+    DATA = "data"
+    SAVE = "checkpoint"
+    LOAD = "load"
+    EVALUATION = "evaluation"
+    OTHER = "other"
+    WAITING = "waiting"
+    HANG = "hang"
+    NOTICED = "noticed"
+    DECIDED = "decided"
+    RESTARTED = "restarted"
+    JOINED = "joined"
+    LOADED = "loaded"
+    UNKNOWN = "unknown"
+
+
+ACCOUNT_WORDS: Final = {
+    Account.STEPS: "steps",
+    Account.AGAIN: "steps done again",
+    Account.START: "start-up",
+    Account.NODES: "waiting for nodes",
+    Account.DATA: "data",
+    Account.SAVE: "checkpoint save",
+    Account.LOAD: "checkpoint load",
+    Account.EVALUATION: "evaluation",
+    Account.OTHER: "other sections",
+    Account.WAITING: "waiting()",
+    Account.HANG: "hang",
+    Account.NOTICED: "failures until noticed",
+    Account.DECIDED: "until decided",
+    Account.RESTARTED: "until the processes were there",
+    Account.JOINED: "until they had joined",
+    Account.LOADED: "until they trained again",
+    Account.UNKNOWN: "unknown",
+}
+"""The accounts for people, in the order in which they are shown."""
+
+RECOVERY_WORDS: Final = {
+    Account.NOTICED: "noticed",
+    Account.DECIDED: "decided",
+    Account.NODES: "nodes waited for",
+    Account.RESTARTED: "processes there",
+    Account.JOINED: "joined",
+    Account.LOADED: "in steps again",
+}
+"""The phases of a recovery for people, each by the event that ends it, in their usual order."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankProgress:
     """Progress of one rank.
@@ -106,6 +160,7 @@ class NodeProgress:
         steps: steps that a rank has done since the Agent began, again or not: the greatest number of all ranks.
         again: those of them that the job had done before.
         samples: that all ranks have told since the Agent began.
+        of: number of the last step of the training; None: no rank has told it.
         loss: of the lowest rank that has told one; None without one.
         spent: seconds of each class since the Agent began: of the rank with the most in it, look by look.
     """
@@ -122,6 +177,7 @@ class NodeProgress:
     steps: int = 0
     again: int = 0
     samples: int = 0
+    of: int | None = None
     loss: float | None = None
     spent: Mapping[Spent, float] = field(default_factory=dict)
 
@@ -180,6 +236,7 @@ def read_progress(text: str) -> NodeProgress | None:
         low_group=_natural(said.get("low_group")),
         high_group=_natural(said.get("high_group")),
         marked=_seconds(said.get("marked")),
+        of=_natural(said.get("of")),
         loss=_finite(said.get("loss")),
         slowest=tuple(_ranks(slowest)) if isinstance(slowest, list) else (),
         spent=_spent(spent) if isinstance(spent, dict) else {},
@@ -198,7 +255,7 @@ def _behind(rank: RankProgress) -> tuple[float, float, bool, bool, float, int]:
 
 
 _COUNTS: Final = ("watched", "marking", "steps", "again", "samples")
-_NUMBERS: Final = ("lowest", "highest", "low_group", "high_group")
+_NUMBERS: Final = ("lowest", "highest", "low_group", "high_group", "of")
 _MEASURES: Final = ("marked", "loss")
 
 

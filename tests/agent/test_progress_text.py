@@ -31,6 +31,7 @@ WHOLE = NodeProgress(
     steps=42,
     again=2,
     samples=1344,
+    of=1000,
     loss=0.125,
     spent={Spent.STEPS: 40.5, Spent.SAVE: 5.0},
 )

@@ -205,8 +205,9 @@ def _fault(decision: Decision) -> str:
 
 
 def _lasting(stored: str) -> Any:
-    """A stored state without what is not stored part by part: the heartbeats."""
+    """A stored state without what is not stored at each tick: the heartbeats, and the books."""
     value = json.loads(stored)
+    del value["state"]["books"]
     for record in (*value["state"]["records"]["agents"].values(), *value["state"]["records"]["workers"].values()):
         del record["heartbeat"]
     return value

@@ -155,6 +155,48 @@ def test_progress_gives_the_failures_back() -> None:
     assert failures.recent(30.0 + FAILURES_S) == 0, "forgotten"
 
 
+def at_steps(*steps: int) -> JobFailures:
+    """Failures of ranks that mark steps: each attempt has reached one of these, and has failed in the same way."""
+    failures = JobFailures(began=1.0)
+    for number, step in enumerate(steps, 1):
+        failures.reaches(step)
+        take(failures, 1000.0 * number, cause())
+        failures.attempt_begins(1000.0 * number + 1.0)
+    return failures
+
+
+def test_attempt_with_a_further_step_has_made_progress_however_short_it_was() -> None:
+    failures = at_steps(40, 40)
+    assert not failures.past[-1].fresh, "1000 s without a step of its own are no progress"
+    take(failures, 2001.5, cause())
+    assert failures.verdict(2001.5, None, settled=True).startswith("the same failure twice in a row")
+    assert failures.recent(2001.5) == 2
+    failures.reaches(41)
+    assert failures.open is not None and failures.open.fresh and not failures.comes_again, "told after the failure"
+    assert failures.recent(2001.5) == 1
+    failures = at_steps(40)
+    failures.reaches(41)
+    assert failures.left(1002.0, {0: None}) == FAILURES
+    take(failures, 1002.0, cause())
+    assert failures.verdict(1002.0, None, settled=True) == ""
+
+
+def test_manager_that_has_heard_of_no_step_goes_by_time() -> None:
+    failures = at_steps(40)
+    failures.reaches(None)
+    take(failures, 1001.0 + FAILURES_S, cause())
+    assert failures.open is not None and failures.open.fresh
+
+
+def test_recovery_has_succeeded_when_a_step_is_done() -> None:
+    failures = at_steps(40, 41)
+    failures.changed = False
+    failures.recovered(2, {"noticed": 0.5}, stepped=True)
+    failures.recovered(7, {}, stepped=True)
+    assert [(each.phases, each.stepped) for each in failures.past] == [({}, False), ({"noticed": 0.5}, True)]
+    assert failures.changed
+
+
 def test_restarts_left_are_those_of_the_node_with_the_fewest() -> None:
     failures = at_work(10.0)  # of node 1
     assert failures.left(20.0, {}) == 0

@@ -115,9 +115,10 @@ def test_only_changed_parts_are_unsaved() -> None:
     scene.workers(2)
     scene.job.step(scene.now, Tick())
     sending = scene.job.state.outbox.commands()
-    names = {"agent/0", "agent/1", "worker/2", "rest", "plugins", "devices", *(f"sending/{uuid}" for uuid in sending)}
+    always = {"rest", "plugins", "devices"}
+    names = {"agent/0", "agent/1", "worker/2", "books", *always, *(f"sending/{uuid}" for uuid in sending)}
     assert scene.job.unsaved().keys() == names and len(sending) == 2
-    assert scene.job.unsaved().keys() == {"rest", "plugins", "devices"}
+    assert scene.job.unsaved().keys() == always
     scene.job.step(scene.now, Acknowledged(sending[0]))
     assert scene.job.unsaved()[f"sending/{sending[0]}"] is None
 

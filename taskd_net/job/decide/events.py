@@ -319,9 +319,11 @@ class ClockMoved:
 
     Args:
         then: the time before.
+        stopped: seconds of it that have passed, while this Manager was stopped.
     """
 
     then: float
+    stopped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

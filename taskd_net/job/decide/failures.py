@@ -6,9 +6,9 @@ attempt begins. So a process that dies seconds after its exception belongs to it
 clocks.
 
 The *budget*: with `--max-restarts N` each node may fail N times. Without it, `FAILURES` within `FAILURES_S` are too
-many, and each further one makes the next pause longer. An attempt that has made *progress* gives them back: it lived
-for `FAILURES_S`, or `FURTHER_S` longer than the one before. The same failure twice in a row ends the job: a further
-start would end in it, too.
+many, and each further one makes the next pause longer. An attempt that has made *progress* gives them back: the job's
+highest step has risen in it. Where ranks mark no steps, it lived for `FAILURES_S`, or `FURTHER_S` longer than the one
+before. The same failure twice in a row, without progress between, ends the job: a further start would end in it, too.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class JobFailure:
         answered: the time of it.
         charged: a node has one restart less for it.
         lost: nodes that were lost, where ranks have failed because of that, or none has.
+        phases: seconds of the recovery, by account (`decide.books`); empty while it goes on.
+        stepped: a further step has been done after it: the recovery has succeeded.
     """
 
     number: int = 0
@@ -69,6 +71,8 @@ class JobFailure:
     answered: Moment = 0.0
     charged: bool = False
     lost: list[int] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
+    stepped: bool = False
 
     def take(self, cause: Cause) -> None:
         """A cause on some node: the earliest one counts."""
@@ -93,6 +97,9 @@ class JobFailures:
         charged: failures that count, by node.
         lost: nodes that were lost since the begin of the attempt.
         ended: why the run has ended; empty while it goes on.
+        step: the highest step that the job has done; None where ranks mark none.
+        step_before: the same at the begin of the present attempt.
+        heard: this Manager has been told of steps. Before, one that was killed may have heard of more.
         changed: since it was taken out for storing.
     """
 
@@ -103,6 +110,9 @@ class JobFailures:
     charged: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     ended: str = ""
+    step: int | None = None
+    step_before: int | None = None
+    heard: bool = field(default=False, compare=False, metadata=UNSTORED)
     changed: bool = field(default=False, compare=False, metadata=UNSTORED)
 
     @property
@@ -174,8 +184,23 @@ class JobFailures:
             for each in self.past:
                 each.first = each.first.brief
             self.past, self.open = [*self.past, failure][-KEPT:], None
-        self.began, self.changed = now, True
+        self.began, self.step_before, self.changed = now, self.step, True
         self.lost.clear()
+
+    def reaches(self, step: int | None) -> None:
+        """The highest step of the job. It may be told after the failure that has ended the attempt."""
+        self.heard = step is not None
+        if step == self.step:
+            return
+        self.step, self.changed = step, True
+        if self.open is not None:
+            self.open.fresh = self.open.fresh or self._has_risen
+
+    def recovered(self, number: int, phases: dict[str, float], *, stepped: bool) -> None:
+        """The recovery from a failure is over: a step was done, or nothing more of it will be seen."""
+        for failure in self.shown:
+            if failure.number == number:
+                failure.phases, failure.stepped, self.changed = phases, stepped, True
 
     def ends(self, reason: str) -> None:
         """The run is over. A failure stays open: what comes belongs to it."""
@@ -260,7 +285,14 @@ class JobFailures:
     def _is_fresh(self, lived: float) -> bool:
         """True where an attempt that has lived so long has made progress, or is the first one."""
         before = self._before
+        if self.heard:
+            return before is None or self._has_risen
         return before is None or lived >= FAILURES_S or lived >= before.lived + FURTHER_S
+
+    @property
+    def _has_risen(self) -> bool:
+        """True where the job has done a step in this attempt that it had not done before."""
+        return self.step is not None and (self.step_before is None or self.step > self.step_before)
 
     @property
     def _before(self) -> JobFailure | None:

@@ -20,7 +20,9 @@ from typing import Any, Final, assert_never
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import Cause, read_cause, write_cause
 from taskd_net.base.position import Role, is_rank
-from taskd_net.job.decide import events, state, times, traffic
+from taskd_net.base.progress import read_progress
+from taskd_net.job.decide import epochs, events, state, times, traffic
+from taskd_net.job.decide.books import stage_of
 from taskd_net.job.decide.device_reports import RegisteredDevices
 from taskd_net.job.decide.device_state import DevicePlace, ranks_of_node
 from taskd_net.job.decide.devices import Devices
@@ -94,8 +96,14 @@ OTHERS_TOLD: Final = 64
 CONTROLLER_S: Final = 900.0
 """Seconds for one call of the training framework's controller: as long as ClusterD waits for a report."""
 
+_STARTS: Final = frozenset((vocabulary.START, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
+"""Commands to an Agent after which processes start."""
+
 _ANSWERS: Final = frozenset((vocabulary.EXIT, vocabulary.RESTART_ALL, vocabulary.RESTART_RANKS))
 """Commands to an Agent that answer its fault."""
+
+_HEALTHY: Final = "HEALTHY"
+"""The state of processes that all run, as torch names it."""
 
 OTHER_FAULT: Final = 1
 """ClusterD's type of a fault that is none of memory or network."""
@@ -209,6 +217,7 @@ class Job:
             case Resumed():
                 self._resume(now, event.seed)
             case ClockMoved():
+                self.state.books.clock_moves(now - event.then - event.stopped)
                 self._move(event.then, now)
             case Unbarred():
                 self._streams.unbar(event.plugin, alone=event.alone)
@@ -335,6 +344,7 @@ class Job:
         current.now = current.ticked = max(now, current.now)
         self.devices.look(current.now)
         self.devices.stepped = False
+        self._keep_books()
         self._resend(outcome)
         again = self._run(outcome)
         self._bring_on(outcome)
@@ -344,6 +354,7 @@ class Job:
         self._start_agents(outcome)
         self._give_ranks(outcome)
         report_at = self._report_faults(outcome)
+        self._keep_books()
         current.records.forget_changes()
         outcome.withdrawn = current.outbox.take_withdrawn()
         current.dirty = self.devices.stepped
@@ -372,9 +383,16 @@ class Job:
             cause = read_cause(report.extension[vocabulary.CAUSE])
             rest = {key: text for key, text in report.extension.items() if key != vocabulary.CAUSE}
             report = replace(report, extension=rest)  # it is long, and stored elsewhere
+        progress = report.extension.get(vocabulary.PROGRESS, "") if named else ""
+        if progress:
+            rest = {key: text for key, text in report.extension.items() if key != vocabulary.PROGRESS}
+            report = replace(report, extension=rest)
         taken = current.records.take(current.now, report, leaving=leaving)
         if named and report.code in (vocabulary.FAULT, vocabulary.READY):
             self._note_failure(int(src.server_rank), cause)
+        says = bool(progress) or report.msg_type == vocabulary.KEEP_ALIVE
+        if named and says and taken is not Taken.REFUSED:
+            self._note_progress(int(src.server_rank), progress, report)
         if leaving and report.code == vocabulary.FAULT and read_fault(current.now, report.message, {}) is None:
             # An Agent says this on its way out, so it has its 203, whatever becomes of the acknowledgement.
             for command in current.outbox.commands_to(traffic.agent(int(src.server_rank)), vocabulary.EXIT):
@@ -402,6 +420,25 @@ class Job:
             current.failures.take(current.now, node, fault, cause, rounds=current.records.rounds.open)
         elif cause is not None:
             current.failures.late(cause)
+
+    def _note_progress(self, node: int, text: str, report: Reported) -> None:
+        """Take in what an Agent tells of its ranks, or that it says nothing of them."""
+        current = self.state
+        agent, failures, rounds = current.records.agents[node], current.failures, current.records.rounds
+        failure = failures.open
+        begun = failures.began > 0.0 or not rounds.meets
+        again = failure is None or (bool(failure.answer) and not rounds.open)
+        healthy = report.extension.get(vocabulary.WORKER_STATE, _HEALTHY) == _HEALTHY
+        runs = begun and again and healthy and report.msg_type == vocabulary.KEEP_ALIVE
+        current.books.report(current.now, node, agent.birth, read_progress(text), failures, runs=runs)
+        failures.reaches(current.books.highest)
+
+    def _keep_books(self) -> None:
+        """Bring the books up to the present."""
+        current, known = self.state, self.state.records.epochs
+        stage = stage_of(current.now, current.records, current.failures, supervises=self.config.supervises)
+        joined = known.number > known.over and known.all_in(epochs.RUNNING)
+        current.books.look(current.now, stage, current.failures, joined=joined)
 
     def _acknowledge(self, event: Acknowledged) -> bool:
         """Settle what has arrived.
@@ -536,7 +573,13 @@ class Job:
                 if ended and current.records.exited.issuperset(ended):
                     return  # two signals may name one node; its process has its 203
                 outcome.answered += [fault.at for fault in self._unanswered(answers).values()]
+                if item.code in _STARTS:
+                    if current.failures.count > current.books.failure:
+                        self._keep_books()  # it knows the failure before what answers it
+                    for rank in agents:
+                        current.books.awaits(rank)
                 more = self._receiver(item, agents) | self._round(item) | self._cause(item, agents)
+                more |= self._highest_step(item, agents)
                 command = item.signed(current.uuid(), owner, more)
                 current.outbox.add(current.now, command, self.config.times.retry)
                 outcome.commands.append(command)
@@ -623,6 +666,17 @@ class Job:
         if command.code not in (vocabulary.RESTART_ALL, vocabulary.START) or not meets:
             return {}
         return {vocabulary.ROUND: str(rounds.number), vocabulary.SECONDS: f"{self.config.node_s:.0f}"}
+
+    def _highest_step(self, command: Command, agents: list[int]) -> dict[str, str]:
+        """The highest step that the job has done, for the processes that a command starts, where ranks mark steps."""
+        highest, known = self.state.books.highest, self.state.records.agents
+        ours = [rank for rank in agents if rank in known and known[rank].incarnation]
+        starts = command.code in _STARTS or (
+            command.code == vocabulary.MEETING and vocabulary.MISSING not in command.extension
+        )
+        if highest is None or not starts or not ours:
+            return {}
+        return {vocabulary.HIGHEST_STEP: str(highest)}
 
     def _note_meeting(self, outcome: Outcome) -> None:
         """Say which nodes have an Agent that cannot meet the others by way of the Manager."""

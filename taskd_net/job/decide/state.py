@@ -8,6 +8,7 @@ from typing import Final
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.untrusted import json_value, shown
+from taskd_net.job.decide.books import Books
 from taskd_net.job.decide.device_state import DeviceState
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
 from taskd_net.job.decide.failures import JobFailures
@@ -42,7 +43,7 @@ class NewerRelease(ConfigError):
     """A newer release has written the state."""
 
 
-_OWN_PARTS: Final = ("records", "outbox", "orders", "devices", "failures")
+_OWN_PARTS: Final = ("records", "outbox", "orders", "devices", "failures", "books")
 """Fields of the state that are stored in parts of their own."""
 
 _OF_DEVICES: Final = ("tasks", "nodes", "reporters", "ranks", "listed")
@@ -80,6 +81,7 @@ class JobState:
         own_until: the time at which that one has failed; 0 without one under way.
         devices: faults of devices.
         failures: of the run.
+        books: of the run: its wall time, and its steps.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time: as in a Snapshot.
@@ -107,6 +109,7 @@ class JobState:
     own_until: Timer = 0.0
     devices: DeviceState = field(default_factory=DeviceState)
     failures: JobFailures = field(default_factory=JobFailures)
+    books: Books = field(default_factory=Books)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: Timer = 0.0
     retry_time: int | None = None
@@ -126,7 +129,7 @@ class JobState:
 
 def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
     """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `failures`,
-    `fault_files`; and always `rest`, `devices` and `plugins`.
+    `books`, `fault_files`; and always `rest`, `devices` and `plugins`.
     """
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
@@ -145,6 +148,8 @@ def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | No
         state.orders.changed, parts["orders"] = False, to_text(state.orders)
     if state.failures.changed:
         state.failures.changed, parts["failures"] = False, to_text(state.failures)
+    if state.books.take_out():
+        parts["books"] = to_text(state.books)
     rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in _OWN_PARTS}
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
     parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
@@ -171,8 +176,8 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> JobSta
     devices = _value(parts.get("devices", "{}"))
     if isinstance(devices, dict):
         devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
-    failures = _value(parts.get("failures", "{}"))
-    own = {"records": records, "orders": orders, "devices": devices, "failures": failures}
+    failures, books = (_value(parts.get(name, "{}")) for name in ("failures", "books"))
+    own = {"records": records, "orders": orders, "devices": devices, "failures": failures, "books": books}
     read = _with_round(from_plain(JobState, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)

@@ -360,7 +360,7 @@ class Manager:
             self._log.warning("manager_was_stopped", seconds=round(stopped))
             then = self._looked
         if then != now:
-            self.job.step(now, ClockMoved(then))
+            self.job.step(now, ClockMoved(then, stopped if stopped >= STOPPED_S else 0.0))
             self._changed.set()
         self._looked = now
         return now
