@@ -20,7 +20,7 @@ from taskd_net.cli.options import FORMS
 from taskd_net.cli.output import Output, as_json, as_text
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import stop_signal
-from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, WITHDRAW_S, leaf, start_output
+from taskd_net.cli.tool import NOT_JOINED, PRINT_REST_S, TAKE_OVER, WITHDRAW_S, leaf, require_free, start_output
 from taskd_net.cli.unreached import explain
 from taskd_net.node.reading import Reading
 
@@ -37,6 +37,7 @@ from taskd_net.node.reading import Reading
     metavar="SECONDS",
     help="End so long after it has joined.",
 )
+@click.option("--take-over", is_flag=True, help=TAKE_OVER)
 @click.option("--json", "json_lines", is_flag=True, help="Print each message as one JSON object a line.")
 @click.pass_context
 def listen(ctx: click.Context, /, count: int | None, period: float | None, json_lines: bool, **_: object) -> None:
@@ -59,7 +60,7 @@ def listen(ctx: click.Context, /, count: int | None, period: float | None, json_
       2    a flag, a variable or the file is wrong
       3    not joined within the timeout
 
-    A position that is in use must not be given with --as: the newcomer takes it over, and whoever had it is cut off. A
+    A position that a node has is refused: it would be cut off. --take-over takes it all the same. A
     message is acknowledged when it is in the inbox, before it is printed; what is there when --count is reached is
     lost, and what comes after it is refused with 5000.
     """
@@ -67,6 +68,7 @@ def listen(ctx: click.Context, /, count: int | None, period: float | None, json_
     if position is None:
         raise click.UsageError(f"as is missing; expected {FORMS[Kind.POSITION].expected}")
     config = node_config(ctx, position, service=True)
+    require_free(ctx, position)
     start_output(ctx)
     keep_freed_memory()
     sys.exit(uvloop.run(_listen(ctx, config, count, period, json_lines)))

@@ -18,7 +18,7 @@ from taskd_net.cli.lines import say, say_json
 from taskd_net.cli.probing import counted, counted_object, detail, failure, name
 from taskd_net.cli.settings import node_config
 from taskd_net.cli.signals import run_until_signal
-from taskd_net.cli.tool import NOT_JOINED, WITHDRAW_S, leaf, start_output
+from taskd_net.cli.tool import NOT_JOINED, TAKE_OVER, WITHDRAW_S, leaf, require_free, start_output
 from taskd_net.cli.unreached import explained
 from taskd_net.net.free_position import free_position
 
@@ -36,6 +36,7 @@ class _NotJoinedError(Exception):
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Send the text of this file.")
 @click.option("--stdin", is_flag=True, help="Send the standard input, to its end.")
 @click.option("--sync/--no-sync", default=True, help="Wait for the delivery, or for the first hop alone.")
+@click.option("--take-over", is_flag=True, help=TAKE_OVER)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 @click.pass_context
 def send(
@@ -70,12 +71,15 @@ def send(
       3      not joined within the timeout: nothing was sent
       128+N  ended by signal N; whether the message was delivered is not known
 
-    A position that is in use must not be given with --as: the newcomer
-    takes it over, and whoever had it is cut off.
+    A position of --as that a node has is refused: it would be cut off.
+    --take-over takes it all the same.
     """
-    position = leaf(ctx) or free_position()
+    taken = leaf(ctx)
+    position = taken or free_position()
     config = node_config(ctx, position, service=True)
     text = _body(body, file, stdin)
+    if taken is not None:
+        require_free(ctx, taken)
     start_output(ctx)
 
     async def join_and_send() -> Ack:
@@ -136,6 +140,8 @@ def _file(path: Path) -> str:
 def _standard_input() -> str:
     if sys.stdin is None:
         raise click.UsageError("BODY is to come from the standard input, which is closed")
+    if sys.stdin.isatty():
+        say("BODY comes from this terminal; Ctrl-D ends it", err=True)
     # Read before the event loop starts: a loop can wait for a pipe, but not for every file.
     try:
         return sys.stdin.buffer.read().decode()

@@ -51,7 +51,7 @@ class CommandSettings:
     Args:
         at: Address of the node that is asked: a Mgr or a Proxy. A Proxy knows its own part of the tree. Of several,
             with commas, the first that answers is asked.
-        as_: Position to take. A position in use is taken over: its owner is cut off.
+        as_: Position to take; one that a node has needs `--take-over`.
         mtype: Kind of the message, a word between sender and receiver.
         timeout: Seconds for the answer.
         server_rank: Rank of the node. Of two Proxies with one rank the newcomer takes the place.

@@ -48,7 +48,7 @@ def test_a_list_without_contexts_says_how_to_add_one(home: Path) -> None:
 
 
 def test_contexts_are_added_chosen_shown_and_removed(home: Path) -> None:
-    assert said("context", "list") .startswith("no context is there")
+    assert said("context", "list").startswith("no context is there")
     assert said("context", "add", "prod", "--at", "node-0:9601") == "prod is added and current\n"
     files = ("--ca", "ca.pem", "--client-key", "/k", "--client-crt", "/c")
     assert said("context", "add", "lab", "--at", "[::1]:9601", *files) == "lab is added\n"

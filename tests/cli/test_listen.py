@@ -138,6 +138,31 @@ async def test_reader_that_is_stopped_costs_5001_and_not_the_link(mgr: WatchedNo
         assert await listening.line() == "Mgr/0 default again"
 
 
+async def test_a_position_that_a_node_has_is_refused(mgr: WatchedNode) -> None:
+    async with listen(mgr) as first:
+        await first.said(READY)
+        for command in (("listen", "--timeout", 20), ("send", "Mgr", "x")):
+            code, output, errors = await run(*command, "--as", "Worker/0/0", "--upstream", mgr.address)
+            assert (code, output) == (2, "")
+            text = "as is 'Worker/0/0', which a node has that answers; --take-over takes its messages, and cuts it off"
+            assert errors == f"Error: {text} (from --as)\n"
+        assert (await mgr.send("kept", to="Worker/0/0")).ok
+        assert await first.line() == "Mgr/0 default kept"
+        async with listen(mgr, "--take-over") as second:
+            await second.said(READY)
+            assert (await mgr.send("taken", to="Worker/0/0")).ok
+            assert await second.line() == "Mgr/0 default taken"
+
+
+async def test_a_node_that_is_stopped_keeps_its_position(mgr: WatchedNode) -> None:
+    async with listen(mgr) as first:
+        await first.said(READY)
+        first.signal(signal.SIGSTOP)
+        code, _, errors = await run("listen", "--as", "Worker/0/0", "--upstream", mgr.address, "--timeout", 20)
+        first.signal(signal.SIGCONT)
+        assert code == 2 and "which a node has that does not answer (6001 NETWORK_ACK_LOST" in errors
+
+
 async def test_timeout(mgr: WatchedNode) -> None:
     arguments = ("listen", "--as", "Worker/0/0", "--upstream", mgr.address, "--timeout", 0.3)
     code, output, _ = await run(*arguments)
