@@ -37,7 +37,7 @@ PIP_INSTALL = -m pip --disable-pip-version-check install -q -q
 DESCRIPTIONS = pyproject.toml lab/pyproject.toml
 # The modules that decide, and the unit tests that must reach all their branches alone.
 STATE = ledger fields document job_view rates series events history
-AGENT = agent.messages agent.plans agent.supervision worker.duties frameworks.mindspore.plans frameworks.pytorch.plans
+AGENT = agent.messages agent.plans agent.progress agent.supervision worker.duties frameworks.mindspore.plans frameworks.pytorch.plans
 # The launcher without a Manager.
 RESET = machine reset
 CORE = taskd_net.core taskd_net.job.decide taskd_net.job.faults taskd_net.job.platforms taskd_net.base.position taskd_net.base.codes taskd_net.base.states taskd_net.base.expect taskd_net.base.cause $(STATE:%=taskd_net.observe.%) \
@@ -46,7 +46,7 @@ comma := ,
 space := $(subst ,, )
 CORE_FILES = $(foreach module,$(subst .,/,$(CORE)),$(module).py $(module)/*)
 CORE_TESTS = tests/core tests/jobs tests/fault_levels tests/test_position.py tests/test_codes.py tests/test_states.py tests/test_expect.py tests/test_cause.py \
-  $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_ends.py tests/agent/test_supervision.py tests/api/test_duties.py \
+  $(STATE:%=tests/observe/test_%.py) tests/agent/test_messages.py tests/agent/test_ends.py tests/agent/test_supervision.py tests/agent/test_progress.py tests/api/test_duties.py \
   $(RESET:%=tests/mindspore/test_%.py)
 CHECKED = taskd_net tests proto $(wildcard benchmarks compat examples lab website)
 

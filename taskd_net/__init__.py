@@ -164,6 +164,7 @@ _HOMES = {
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is here
     # The documents write `taskd_net.logs.start`.
-    __getattr__ = late(globals(), _HOMES, modules={"api": "taskd_net.job.api", "logs": "taskd_net.base.logs"})
+    _modules = {"api": "taskd_net.job.api", "logs": "taskd_net.base.logs", "train": "taskd_net.train"}
+    __getattr__ = late(globals(), _HOMES, modules=_modules)
 
 find_moved()

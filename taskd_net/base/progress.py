@@ -20,6 +20,9 @@ ranks; the others wait for them."""
 SECTION_CHARS: Final = 32
 """Characters of a section's name; longer ones are cut where they are written."""
 
+STEP_MOST: Final = 10**15
+"""Bound on steps and samples where they are written; JavaScript keeps such a number exactly."""
+
 _TEXT_CHARS: Final = 16 * 1024
 _MOST: Final = 2**63 - 1
 _SECONDS_MOST: Final = 1e9

@@ -23,6 +23,7 @@ from taskd_net.base.untrusted import shown
 from taskd_net.job import node_proxy
 from taskd_net.job.agent.agent import Agent, Told
 from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.records import Records
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.api.agent import initialise, run
 from taskd_net.job.arguments import LOOPBACK, server_rank
@@ -86,6 +87,7 @@ class ElasticAgent(LocalElasticAgent):
         self._renew: Callable[[], object] = list if signals is None else signals.renew
         if signals is not None:
             signals.workers = self._running
+        self.records = Records()
         self._guardian: Guardian
         self._supervised: Agent | None = None
         self._health_check_server: HealthCheckServer | None  # torch sets it
@@ -145,6 +147,7 @@ class ElasticAgent(LocalElasticAgent):
                     self._start_healthcheck()
                 return super().run(role)
             finally:
+                self.records.close()
                 if self._health_check_server is not None:
                     self._health_check_server.stop()
 
@@ -284,7 +287,7 @@ class ElasticAgent(LocalElasticAgent):
     def _in_place_of_torchs(self) -> AbstractContextManager[None]:
         own = self._guardian, self._failures_of_ranks, self._start_program
         return seam.replaced(
-            start_processes=partial(start_processes, *own, renew=self._renew),
+            start_processes=partial(start_processes, *own, renew=self._renew, records=self.records),
             create_healthcheck_server=self._create_healthcheck_server,
             watchdog=Watchdog,
         )

@@ -26,9 +26,11 @@ from torch.distributed.elastic.multiprocessing.api import (
 )
 from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
+from taskd_net.base import rank_record
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent.memory import MemoryKills
+from taskd_net.job.agent.records import Records
 from taskd_net.torch import reasons, start
 from taskd_net.torch.guard import await_end
 from taskd_net.torch.guardian import Guardian
@@ -53,6 +55,7 @@ class RankContext(SubprocessContext):
         guardian: ends the processes if this process is killed.
         failures: takes in those of the ranks.
         renew: called where torch has set handlers of signals.
+        records: those of the ranks' progress; None: the ranks have none.
         logs_specs: torch's places of the log files.
         log_line_prefixes: torch's prefixes of lines that are copied to the console, by local rank.
         filters: as torch's context has them: `duplicate_stdout_filters`, `duplicate_stderr_filters`.
@@ -65,6 +68,7 @@ class RankContext(SubprocessContext):
         failures: reasons.Failures,
         *,
         renew: Callable[[], object] = list,
+        records: Records | None = None,
         logs_specs: Any,
         log_line_prefixes: Mapping[int, str] | None = None,
         duplicate_stdout_filters: Collection[str] | None = None,
@@ -83,6 +87,7 @@ class RankContext(SubprocessContext):
         self.error_files: dict[int, str]
         self._guardian = guardian
         self._renew = renew
+        self._progress = records
         self._failures_of_ranks = failures
         self._asked_ns: dict[int, int] = {}
         self._kills = MemoryKills()
@@ -141,10 +146,13 @@ class RankContext(SubprocessContext):
         for environment in self.envs.values():
             environment[IN_PLACE] = "0"
         self._failures_of_ranks.forget([self._rank(local_rank) for local_rank in self.envs])
+        if self._progress is not None:
+            paths = self._progress.begin_all({local_rank: self._rank(local_rank) for local_rank in self.envs})
+            for local_rank, path in paths.items():
+                self.envs[local_rank][rank_record.VARIABLE] = path
         super()._start()
-        for pid in self.pids().values():
-            self._guardian.guard(pid)
-            self._kills.begin(pid)
+        for local_rank, pid in self.pids().items():
+            self._began(local_rank, pid)
 
     def _poll(self) -> Any:
         for local_rank in self._take_ended():
@@ -178,6 +186,8 @@ class RankContext(SubprocessContext):
         self._forget(self.subprocess_handlers[local_rank])
         environment = self.envs[local_rank]
         environment[IN_PLACE] = str(int(environment.get(IN_PLACE, "0")) + 1)
+        if self._progress is not None:
+            environment[rank_record.VARIABLE] = self._progress.begin(local_rank, self._rank(local_rank))
         handler = get_subprocess_handler(
             entrypoint=self.entrypoint,
             args=self.args[local_rank],
@@ -188,8 +198,7 @@ class RankContext(SubprocessContext):
             numa_options=self._numa_options,
         )
         pid: int = handler.proc.pid
-        self._guardian.guard(pid)
-        self._kills.begin(pid)
+        self._began(local_rank, pid)
         self.subprocess_handlers[local_rank] = handler
         self._failures.pop(local_rank, None)
         self._failures_of_ranks.forget([self._rank(local_rank)])
@@ -198,6 +207,12 @@ class RankContext(SubprocessContext):
         for tail in self._tails[local_rank]:
             tail.start()
         return pid
+
+    def _began(self, local_rank: int, pid: int) -> None:
+        self._guardian.guard(pid)
+        self._kills.begin(pid)
+        if self._progress is not None:
+            self._progress.started(local_rank, pid)
 
     def _forget(self, handler: Any) -> None:
         self._guardian.release(handler.proc.pid)

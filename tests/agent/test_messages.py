@@ -7,6 +7,7 @@ import pytest
 from taskd_net import ArgumentError
 from taskd_net.base.body import Body
 from taskd_net.base.cause import Cause, Place, Reason, write_cause
+from taskd_net.base.progress import NodeProgress
 from taskd_net.job.agent import messages
 from taskd_net.job.agent.messages import (
     Exit,
@@ -126,6 +127,15 @@ def test_reports() -> None:
     ready = {"LocalWorld": "2", "Store": "h:1", "Cause": write_cause(CAUSE)}
     assert messages.ready(3, "h:1", 2, CAUSE) == Body("STATUS", 304, "3", ready)
     assert messages.keep_alive("HEALTHY") == Body("KEEP_ALIVE", 0, empty, {"WorkerState": "HEALTHY"})
+    told = {"WorkerState": "HEALTHY", "Progress": '{"ranks":2}'}
+    assert messages.keep_alive("HEALTHY", NodeProgress(2)) == Body("KEEP_ALIVE", 0, empty, told)
+
+
+@pytest.mark.parametrize(("text", "step"), [("0", 0), ("41", 41), ("", None), ("-1", None), (str(10**15 + 1), None)])
+def test_highest_step_of_the_job(text: str, step: int | None) -> None:
+    for code in (208, 209, 210, 305):
+        assert messages.read_highest(Body("ACTION", code, "[]", {"HighestStep": text})) == step
+    assert messages.read_highest(Body("ACTION", 210)) is None
 
 
 def test_starts_before_a_meeting_are_rounds_where_the_mgr_says_no_more() -> None:

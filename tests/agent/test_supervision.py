@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taskd_net.base.cause import Cause
+from taskd_net.base.progress import NodeProgress
 from taskd_net.job.agent import messages
 from taskd_net.job.agent.plans import Leave
 from taskd_net.job.agent.supervision import (
@@ -579,6 +580,16 @@ def test_reports_name_the_state_of_the_workers() -> None:
     assert SendReport(messages.keep_alive("HEALTHY")) in supervisor.handle(Tick(), 2.0, 2)
     failed = supervisor.handle(WorkerStatus(failed=frozenset({3}), state="FAILED"), 2.0, 2)
     assert failed == [SendReport(messages.fault({3}, 2, worker_state="FAILED"))]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_progress_is_told_to_a_manager_of_this_package(ours: bool) -> None:
+    supervisor = Supervisor(PyTorchPlans(), TIMES, "incarnation", "2", 0.0)
+    seen = NodeProgress(2, watched=2)
+    assert supervisor.handle(Tick(progress=seen), 0.0, 0) == []
+    supervisor.handle(Commanded(messages.Go(2, ours=ours)), 0.0, 0)
+    told = messages.keep_alive("", seen if ours else None)
+    assert SendReport(told) in supervisor.handle(Tick(progress=seen), 1.0, 1)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import grpc
 import pytest
@@ -13,13 +16,25 @@ import pytest
 from taskd_net import BlockingNode, Code, NodeConfig, Retry
 from taskd_net.base import limits
 from taskd_net.base.body import Body
+from taskd_net.base.progress import NodeProgress, Seen, read_progress
 from taskd_net.job import api, arguments
 from taskd_net.job.agent import agent as shell
 from taskd_net.job.agent import messages
+from taskd_net.job.agent.records import Records
 from taskd_net.job.agent.supervision import Supervisor
 from taskd_net.job.api import agent
-from tests.api.conftest import AGENT, SOON, Failures, Start, until
-from tests.api.frameworks import FINISHES, RUNS, Msrun, RunResult, SimpleElasticAgent, WorkerState
+from tests.agent.ranks import Rank
+from tests.api.conftest import AGENT, QUICK, SOON, Failures, Start, until
+from tests.api.frameworks import (
+    FINISHES,
+    RUNS,
+    Double,
+    Msrun,
+    RunResult,
+    SimpleElasticAgent,
+    WorkerGroup,
+    WorkerState,
+)
 from tests.freezing import freeze
 from tests.peers.stubs import pb, position, rpc
 
@@ -87,6 +102,55 @@ def test_workers_learn_that_the_mgr_recovers_in_place(
     assert running.mgr.send(Body("ACTION", 210, "2", {"InPlace": "on"}).to_json(), to=AGENT).ok
     assert elastic.called() == ("START_ALL_WORKER", 2)
     assert os.environ[arguments.IN_PLACE] == "on"
+
+
+class Marking(SimpleElasticAgent):
+    """The double with records, and with workers that mark steps as a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = Records()
+        self.ranks: dict[int, Rank] = {}
+
+    def _begin(self, worker_group: WorkerGroup) -> None:
+        for worker in worker_group.workers:
+            worker.global_rank = 8 + worker.local_rank
+            rank = self.ranks[worker.local_rank] = Rank(self.records, worker.local_rank, worker.global_rank)
+            worker.id = rank.process.pid
+            self._by_pid[worker.id] = cast("subprocess.Popen[bytes]", rank.process)
+            self.processes.append(self._by_pid[worker.id])
+
+
+def test_keep_alives_tell_the_progress_of_the_workers(start: Start, frameworks: list[Double]) -> None:
+    framework = Marking()
+    framework.register()
+    frameworks.append(framework)
+    running = start(framework, look=QUICK)
+
+    def command(code: int, message: str, highest: str) -> None:
+        extension = {"Incarnation": "m", "HighestStep": highest}
+        assert running.mgr.send(Body("ACTION", code, message, extension).to_json(), to=AGENT).ok
+
+    def told(true: Callable[[NodeProgress], object]) -> NodeProgress:
+        while True:
+            found = read_progress(running.report("KEEP_ALIVE").extension.get("Progress", ""))
+            if found is not None and true(found):
+                return found
+
+    command(210, "2", "4")
+    framework.called()
+    for local_rank, rank in framework.ranks.items():
+        rank.run("from taskd_net import train", f"train.step({4 + local_rank})")
+    found = told(lambda now: now.marking == 2)
+    assert (found.ranks, found.watched, found.lowest, found.highest, found.steps) == (2, 2, 4, 5, 1)
+    framework.ranks[1].process.kill()
+    assert told(lambda now: any(each.seen is Seen.ENDED for each in now.slowest)).lowest == 4
+    command(209, "[9]", "5")
+    assert framework.called() == ("RESTART", [9])
+    framework.ranks[1].run("from taskd_net import train", "train.step(5)", "train.step(6)")
+    found = told(lambda now: now.highest == 6)
+    assert (found.steps, found.again) == (3, 1)
+    framework.records.close()
 
 
 def test_worker_that_ends_is_noticed_between_two_looks(start: Start, elastic: SimpleElasticAgent) -> None:

@@ -18,8 +18,10 @@ from typing import Any, Final
 import pytest
 
 from taskd_net import Node, NodeConfig
+from taskd_net.job.agent.records import Records
+from tests.agent.ranks import Rank, look_until
 from tests.cli.processes import PATIENCE_S, Command, Daemon
-from tests.documents.pages import PAGES, blocks
+from tests.documents.pages import PAGES, ROOT, blocks
 from tests.peers.mesh import soon
 
 pytestmark = [
@@ -151,8 +153,21 @@ async def test_the_device_watcher(tmp_path: Path) -> None:
         assert names["ack"].ok
 
 
+def test_the_marks_of_a_script(tmp_path: Path) -> None:
+    (code,) = (code for page, code in blocks("python") if page == "docs/watching.md")
+    script = tmp_path / "train.py"
+    script.write_text(f"{code}\ninput()\n")
+    records = Records()
+    try:
+        with Rank(records, 0, 0, str(script), PYTHONPATH=str(ROOT)):
+            found = look_until(records, lambda now: now.highest == 2)
+        assert (found.steps, found.samples, found.of, found.loss) == (3, 96, 1000, 16.0)
+    finally:
+        records.close()
+
+
 def test_every_block_is_in_one_of_these() -> None:
     assert sys.executable and os.name == "posix"
-    names = ("faults", "manager", "recovery", "reliability", "status-page")
+    names = ("faults", "manager", "recovery", "reliability", "status-page", "watching")
     pages = {"README.md", *(f"docs/{name}.md" for name in names)}
     assert {page for page, _ in blocks("python")} == pages

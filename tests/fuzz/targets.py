@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+from binascii import crc32
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from click.testing import CliRunner
 from google.protobuf.message import DecodeError
 
 from taskd_net import NodeConfig
+from taskd_net.base import rank_record
 from taskd_net.base.address import Address
 from taskd_net.base.body import Body
 from taskd_net.base.cause import (
@@ -41,7 +43,7 @@ from taskd_net.base.expect import Expected
 from taskd_net.base.job_id import require_job_id
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.base.position import Position
-from taskd_net.base.progress import SECTION_CHARS, SLOWEST, read_progress, write_progress
+from taskd_net.base.progress import SECTION_CHARS, SLOWEST, STEP_MOST, read_progress, write_progress
 from taskd_net.base.untrusted import json_line, printable
 from taskd_net.base.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.cli import systemd
@@ -53,6 +55,7 @@ from taskd_net.faces.page.feed import Feed
 from taskd_net.faces.side_port import _Gate
 from taskd_net.job import arguments
 from taskd_net.job.agent import messages
+from taskd_net.job.agent.progress import NodeLedger, Sight
 from taskd_net.net.links import peer as peers
 from taskd_net.net.links.remote import remote_of
 from taskd_net.net.wire import codec
@@ -256,6 +259,7 @@ def commanded(body: Body) -> None:
     """A command to an Agent."""
     try:
         command = messages.read_command(body)
+        assert 0 <= (messages.read_highest(body) or 0) <= STEP_MOST
     except ValueError as error:
         assert len(str(error)) < 1000
     else:
@@ -362,6 +366,29 @@ def progress(data: bytes) -> None:
         assert again is not None and read_progress(write_progress(again)) == again, "it travels as it is"
 
 
+def records(data: bytes) -> None:
+    """Records of ranks: for whatever a process writes, its Agent tells something within its bounds, and it travels."""
+    size = rank_record.SCRIPT.size
+    parts = (
+        data[:size].ljust(size, b"\0"),
+        data[size : size + rank_record.BEAT.size].ljust(rank_record.BEAT.size, b"\0"),
+    )
+    whole = bytearray(rank_record.BYTES)
+    for part, (at, _) in zip(parts, (rank_record.SCRIPT_AT, rank_record.BEAT_AT), strict=True):
+        slot = part + rank_record.CHECK.pack(crc32(part))
+        whole[at : at + len(slot)] = slot
+    ledger = NodeLedger()
+    for number, record in enumerate((data, bytes(whole), bytes(whole)[: len(data)])):
+        sight = Sight(3, 1, int.from_bytes(parts[0][8:16], "little"), record=record)
+        said = ledger.look([sight], 2**62 + number)
+        assert said.steps <= 2**62 and said.again <= said.steps and sum(said.spent.values()) <= 2**62
+        assert all(len(each.section) <= SECTION_CHARS for each in said.slowest)
+        travelled = read_progress(write_progress(said))
+        assert travelled is not None
+        assert (travelled.steps, travelled.samples, travelled.of) == (said.steps, said.samples, said.of)
+        assert (travelled.highest, travelled.high_group) == (said.highest, said.high_group)
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -375,6 +402,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "failures": failures,
     "causes": causes,
     "progress": progress,
+    "records": records,
     "reports": reports,
     "job_reports": jobs.reports,
     "job_orders": jobs.clusterd,

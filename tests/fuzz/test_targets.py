@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from taskd_net.base import rank_record
 from taskd_net.net.wire import datatrace_pb2, job_pb2, link_pb2, recover_pb2, status_pb2
 from taskd_net.net.wire import tasknet_pb2 as pb
 from taskd_net.net.wire.socket_frames import (
@@ -289,6 +290,17 @@ progress = (
     .map(str.encode)
 )
 
+counts = st.integers(0, 9) | st.integers(0, 2**64 - 1)
+signed = st.integers(-1, 9) | st.integers(-(2**63), 2**63 - 1)
+flags = st.integers(0, 9) | st.integers(0, 255)
+records = st.builds(
+    lambda *fields: rank_record.SCRIPT.pack(*fields[:14], *fields[14]) + rank_record.BEAT.pack(fields[0], *fields[15:]),
+    *(counts, st.just(7), signed, signed, signed, counts, counts, counts, st.floats(), flags, flags, flags, flags),
+    st.binary(max_size=rank_record.NAME_BYTES),
+    st.lists(counts, min_size=len(rank_record.CLASSES), max_size=len(rank_record.CLASSES)),
+    *(st.just(7), signed, signed, flags),
+)
+
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
@@ -357,6 +369,7 @@ STRATEGIES = {
     "failures": damaged(failures),
     "causes": damaged(causes),
     "progress": damaged(progress),
+    "records": damaged(records),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "job_reports": damaged(json_texts),
     "job_orders": damaged(job_orders),
@@ -417,6 +430,8 @@ READ_BY = {
     "read_varint": "split_batch",
     "read_kind": "read_request",  # fields of a request over a direct link
     "read_end": "read_request",
+    "read_marks": "look",  # a record
+    "read_beat": "look",
     "read_plain": "from_parent",  # a status of gRPC, which is an enumeration
     "read_original": "from_parent",
     "read_nodes": "configuration",  # a list of positions in a setting

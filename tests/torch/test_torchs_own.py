@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -89,6 +90,8 @@ def test_each_rank_is_started_as_by_torchs_own_agent(
         theirs = [moved(call, *folders) for call in expected]
         for call in theirs:
             call["env"]["TASKD_NET_RESTARTS_IN_PLACE"] = "0"
+        records = [call["env"].pop("TASKD_NET_RECORD") for call in calls]
+        assert len({Path(path).readlink() for path in records}) == 1 and len(set(records)) == 2
         assert calls == theirs
         assert [call["local_rank_id"] for call in calls] == [0, 1]
         assert all(call["numa_options"] is NUMA for call in calls)
@@ -100,10 +103,12 @@ def test_each_rank_is_started_as_by_torchs_own_agent(
         calls.clear()
         agent._context.restart_ranks([1], TERM)
         theirs[1]["env"]["TASKD_NET_RESTARTS_IN_PLACE"] = "1"
+        assert calls[0]["env"].pop("TASKD_NET_RECORD").startswith(f"/proc/{os.getpid()}/fd/")
         assert calls == theirs[1:], "a rank that is restarted alone keeps its number"
     finally:
         agent._shutdown()
         agent._guardian.close()
+        agent.records.close()
 
 
 def moved(call: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -133,4 +138,5 @@ def test_worker_in_uninterruptible_sleep_is_unhealthy_after_torchs_timeout(
     finally:
         agent._shutdown()
         agent._guardian.close()
+        agent.records.close()
     assert not any(Path(f"/proc/{worker.id}").exists() for worker in agent._worker_group.workers)

@@ -28,7 +28,7 @@ from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments
 from taskd_net.job.agent import plans
-from taskd_net.job.agent.messages import Exit, Go, Meeting, read_command
+from taskd_net.job.agent.messages import Exit, Go, Meeting, read_command, read_highest
 from taskd_net.job.agent.plans import Call, Leave, Plans, Return
 from taskd_net.job.agent.supervision import (
     AgentJoined,
@@ -291,6 +291,8 @@ class Agent:
         except ValueError as error:
             log.error("command_failed", src=src, uuid=message.uuid, reason=str(error))
             return
+        if self.workers.records is not None and (highest := read_highest(said)) is not None:
+            self.workers.records.note_highest(highest)
         if isinstance(command, Go) and command.in_place:
             os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
             if command.patience:
@@ -312,7 +314,8 @@ class Agent:
             await asyncio.sleep(self._look_s)
             self._look_at_joins(node)
             joined = node.is_joined
-            self._feed(Tick(joined, "" if joined else self._absence[1]))
+            progress = None if self.workers.records is None else self.workers.records.look()
+            self._feed(Tick(joined, "" if joined else self._absence[1], progress))
 
     @property
     def _absence(self) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.cause import Cause, read_cause, write_cause
 from taskd_net.base.codes import ArgumentError
+from taskd_net.base.progress import STEP_MOST, NodeProgress, write_progress
 from taskd_net.base.untrusted import json_value, natural, shown
 from taskd_net.job.decide.traffic import read_count
 
@@ -173,6 +174,11 @@ def read_command(body: Body) -> Command:
             raise ArgumentError(text)
 
 
+def read_highest(body: Body) -> int | None:
+    """The highest step that the job has done, from a command; None: it does not say it."""
+    return natural(body.extension.get(vocabulary.HIGHEST_STEP, ""), STEP_MOST)
+
+
 def registration(
     incarnation: str, devices: Sequence[str] = (), features: Collection[str] = (), round_: int = 0
 ) -> Body:
@@ -250,9 +256,15 @@ def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = 
     return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
 
 
-def keep_alive(worker_state: str = "") -> Body:
-    """The Agent runs, and its workers are in this state; empty where the framework has no name for it."""
-    return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state))
+def keep_alive(worker_state: str = "", progress: NodeProgress | None = None) -> Body:
+    """The Agent runs.
+
+    Args:
+        worker_state: of all workers, as the framework names it; empty where it has no name.
+        progress: of the workers; None where it is not told.
+    """
+    told = {} if progress is None else {vocabulary.PROGRESS: write_progress(progress)}
+    return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state) | told)
 
 
 def _told(cause: Cause | None) -> dict[str, str]:

@@ -28,6 +28,7 @@ from typing import Final, assert_never
 
 from taskd_net.base.body import Body
 from taskd_net.base.cause import AS_TERMINATED, Cause
+from taskd_net.base.progress import NodeProgress
 from taskd_net.job.agent import messages
 from taskd_net.job.agent import plans as steps
 from taskd_net.job.agent.messages import Command
@@ -60,10 +61,12 @@ class Tick:
     Args:
         joined: the Mgr knows the way to the Agent.
         trouble: the reason why the node has not joined; empty where none is known.
+        progress: of the workers; None where they are not watched.
     """
 
     joined: bool = True
     trouble: str = ""
+    progress: NodeProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +332,10 @@ class Supervisor:
         match event:
             case AgentJoined():
                 self._joined(now)
-            case Tick(joined, trouble):
+            case Tick(joined, trouble, progress):
                 self._trouble = trouble
+                if self._started:  # a Manager of TaskD's gets nothing that it does not know
+                    self._report(messages.keep_alive(self._state, progress if self._ours else None))
                 if joined:
                     self._away_at = None
                 elif self._away_at is None:
@@ -372,8 +377,6 @@ class Supervisor:
             self._announce(now)
 
     def _tick(self, now: float) -> None:
-        if self._started:
-            self._report(messages.keep_alive(self._state))
         self._end_wait(now)
         self._tell_again(now)
         if self._leaving:

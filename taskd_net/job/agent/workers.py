@@ -22,6 +22,7 @@ from taskd_net.job.agent.plans import (
     StartRanks,
     TakeMeeting,
 )
+from taskd_net.job.agent.records import Records
 from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.member import Refused, log
 
@@ -57,6 +58,10 @@ class LocalWorkers(Protocol):
     @property
     def features(self) -> Collection[str]:
         """Features of the workers' framework, by the names of `vocabulary`."""
+
+    @property
+    def records(self) -> Records | None:
+        """Records of the workers' progress; None where their framework has none."""
 
     def offer(self) -> Offered:
         """Make ready for a start after a meeting; called only with that feature."""

@@ -52,6 +52,7 @@ class MindSporeWorkers:
     # msrun counts no restarts; TaskD's Agents say 1.
     remaining = "1"
     features: Collection[str] = ()
+    records = None
 
     def __init__(self, operators: Operators) -> None:
         self._operators = operators

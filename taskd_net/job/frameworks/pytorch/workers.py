@@ -18,6 +18,7 @@ from taskd_net.base.cause import Cause
 from taskd_net.base.untrusted import shown
 from taskd_net.base.vocabulary import MEETS, TELLS
 from taskd_net.job.agent.messages import Meeting
+from taskd_net.job.agent.records import Records
 from taskd_net.job.agent.supervision import Offered, WorkerStatus
 from taskd_net.job.agent.workers import KILL_WORKER, MONITOR, RESTART, START_ALL_WORKER, Operators
 from taskd_net.job.member import Refused
@@ -87,6 +88,7 @@ class PyTorchWorkers:
         self._meeting = cast(MeetingAgent, agent) if hasattr(agent, "meet") else None
         self._wrapped: set[int] = set()  # shells that were asked to end; each leads a process group
         self._telling = cast(TellingAgent, agent) if hasattr(agent, "first_failure") else None
+        self.records: Records | None = getattr(agent, "records", None)
         found = {MEETS: self._meeting, TELLS: self._telling}
         self.features: Collection[str] = tuple(name for name, part in found.items() if part is not None)
 

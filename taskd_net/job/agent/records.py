@@ -1,0 +1,159 @@
+"""The records of a node's ranks: pages of memory that the Agent makes before a start, and reads while the ranks run.
+
+A page is a memfd of the Agent's, filled and sealed. Its size cannot change, so no access to it can fail. The Agent
+reads it by `pread`, and maps nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from taskd_net.base import fork, rank_record
+from taskd_net.base.logger import late_logger
+from taskd_net.base.progress import NodeProgress, Seen
+from taskd_net.job.agent.progress import NodeLedger, Sight
+
+log: Final = late_logger()
+
+STAT_BYTES: Final = 4096
+"""Bytes of a `/proc/PID/stat` that are read; it has some 300."""
+
+_SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_SEEN: Final = {"T": Seen.STOPPED, "t": Seen.TRACED, "D": Seen.DISK, "Z": Seen.ENDED, "X": Seen.ENDED}
+_STATE, _START_TIME = 0, 19
+"""Places after the name in `/proc/PID/stat`: fields 3 and 22 of proc(5)."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """The record of a process.
+
+    Args:
+        rank: its global rank.
+        begun: nanoseconds of the steady clock before its start.
+        descriptor: of the memfd; None without one.
+        pid: the process; 0 before its start.
+        started: its start time by the kernel's count, by which another process of this pid is told apart.
+    """
+
+    rank: int
+    begun: int
+    descriptor: int | None
+    pid: int = 0
+    started: int = 0
+
+
+class Records:
+    """The records of the ranks of one node, by local rank. Any thread may use them."""
+
+    def __init__(self) -> None:
+        self._lock = fork.Lock()
+        self._held: dict[int, _Held] = {}
+        self._ledger = NodeLedger()
+        self._highest = -1
+        self._failed = False
+
+    def note_highest(self, step: int) -> None:
+        """Note the highest step that the job has done, for records from now on."""
+        self._highest = step
+
+    def begin_all(self, ranks: Mapping[int, int]) -> dict[int, str]:
+        """Make the records of all ranks, before a start of all.
+
+        Args:
+            ranks: global ranks by local rank.
+
+        Returns:
+            The paths of the records by local rank, for `rank_record.VARIABLE`; empty without a record.
+        """
+        for local_rank in self._held.keys() - ranks.keys():
+            self._end(local_rank)
+        return {local_rank: self.begin(local_rank, rank) for local_rank, rank in ranks.items()}
+
+    def begin(self, local_rank: int, rank: int) -> str:
+        """Make the record of one rank, before a start of its process. Returns its path, as `begin_all`."""
+        self._end(local_rank)
+        begun = time.monotonic_ns()
+        try:
+            descriptor: int | None = _made(begun, self._highest)
+        except (OSError, AttributeError) as error:  # a kernel or a C library without memfd
+            descriptor = None
+            if not self._failed:
+                log.warning("ranks_not_watched", reason=str(error))
+            self._failed = True
+        with self._lock:
+            self._held[local_rank] = _Held(rank, begun, descriptor)
+        return "" if descriptor is None else f"/proc/{os.getpid()}/fd/{descriptor}"
+
+    def started(self, local_rank: int, pid: int) -> None:
+        """The process of a rank has started."""
+        _, started = _stat(pid)
+        with self._lock:
+            held = self._held[local_rank]
+            held.pid, held.started = pid, started
+
+    def look(self) -> NodeProgress | None:
+        """Read the records. Returns the progress of the node; None before the first start."""
+        with self._lock:
+            if not self._held:
+                return None
+            sights = [_sight(held) for held in self._held.values()]
+            return self._ledger.look(sights, time.monotonic_ns())
+
+    def close(self) -> None:
+        """Close all records."""
+        for local_rank in list(self._held):
+            self._end(local_rank)
+
+    def _end(self, local_rank: int) -> None:
+        """Take in the last record of a process, and close it."""
+        with self._lock:
+            if (held := self._held.pop(local_rank, None)) is not None and held.descriptor is not None:
+                self._ledger.last(_sight(held), time.monotonic_ns())
+                os.close(held.descriptor)
+
+
+def _made(begun: int, highest: int) -> int:
+    """A new record. Its pages are there before anyone maps it: a process without memory fails here, and no rank."""
+    descriptor = os.memfd_create("taskd_net_rank", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(descriptor, 0, rank_record.BYTES)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        head = rank_record.HEAD.pack(rank_record.MAGIC, rank_record.VERSION, rank_record.BYTES, begun, highest)
+        os.pwrite(descriptor, head, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sight(held: _Held) -> Sight:
+    seen = Seen.ABSENT
+    if held.pid:
+        seen, started = _stat(held.pid)
+        if started != held.started:
+            seen = Seen.ENDED
+    record = b"" if held.descriptor is None else os.pread(held.descriptor, rank_record.BYTES, 0)
+    return Sight(held.rank, held.begun, held.pid, seen, record)
+
+
+def _stat(pid: int) -> tuple[Seen, int]:
+    """State and start time of a process; zero for one that is gone."""
+    data = b""
+    with suppress(OSError):
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(descriptor, STAT_BYTES)
+        finally:
+            os.close(descriptor)
+    # The name, in brackets, is the process's own choice.
+    fields = data.rpartition(b")")[2].decode("ascii", "replace").split()
+    if len(fields) <= _START_TIME:
+        return Seen.ENDED, 0
+    return _SEEN.get(fields[_STATE], Seen.RUNS), int(fields[_START_TIME])
