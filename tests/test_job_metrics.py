@@ -7,7 +7,7 @@ import pytest
 from taskd_net import Node
 from taskd_net.faces.job_metrics import job_metrics
 from taskd_net.job.manager import ManagerConfig
-from taskd_net.observe.job_view import JobView
+from taskd_net.observe.job_view import BooksView, JobView
 from tests.manager.cluster import agent, leaves, managed
 from tests.metrics import samples
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
@@ -95,3 +95,18 @@ def test_clients_of_clusterd_are_counted() -> None:
         "_rounds_total": 7,
     }  # fmt: skip
     assert not [metric.name for metric in job_metrics(JobView()) if "clusterd" in metric.name]
+
+
+def test_books_are_exported() -> None:
+    found = {
+        ",".join([sample.name.removeprefix("taskd_net_job_"), *sample.labels.values()]): sample.value
+        for metric in job_metrics(WHOLE)
+        for sample in metric.samples
+    }
+    assert (found["goodput_ratio"], found["steps_total"], found["repeated_steps_total"]) == (0.812, 420, 10)
+    assert (found["left_seconds"], found["seconds,data"], found["seconds,hang"]) == (1395.5, 152.74, 0.0)
+    unmarked = JobView(books=BooksView(wall=5.0, seconds={"unknown": 5.0}))
+    names = {metric.name for metric in job_metrics(unmarked)}
+    assert "taskd_net_job_seconds" in names and "taskd_net_job_goodput_ratio" not in names
+    marking = JobView(books=BooksView(wall=5.0, seconds={"steps": 5.0}, highest=3))
+    assert "taskd_net_job_left_seconds" not in {metric.name for metric in job_metrics(marking)}

@@ -11,8 +11,9 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from taskd_net.base.codes import Code
+from taskd_net.base.progress import ACCOUNT_WORDS
 from taskd_net.cli.mesh_lines import Line, names
-from taskd_net.cli.phrases import clock, duration, phrases
+from taskd_net.cli.phrases import clock, duration, phrases, span
 from taskd_net.observe import job_view
 from taskd_net.observe.document import Document
 from taskd_net.observe.job_view import (
@@ -37,14 +38,14 @@ AGENTS: Final = 20
 
 
 def draw(job: Document, *, everything: bool = False) -> list[Line]:
-    """The lines: the job, its trouble, streams, ClusterD, Agents, decisions.
+    """The lines: the job, its trouble, its time, streams, ClusterD, Agents, decisions.
 
     Args:
         job: the document.
         everything: whether to show each Agent and each decision that the document has.
     """
     shown = (devices(job), _agents(job, everything=everything), _decisions(job, everything=everything))
-    return [*_head(job), *_streams(job), *_clusterd(job["clusterd"], job["time"]), *chain(*shown)]
+    return [*_head(job), *_time(job["books"]), *_streams(job), *_clusterd(job["clusterd"], job["time"]), *chain(*shown)]
 
 
 def devices(job: Document) -> list[Line]:
@@ -108,6 +109,22 @@ def _head(job: Document) -> list[Line]:
         *([] if leader is None else [(leader_words(leader, job["time"]), "" if leader["decides"] else "red")]),
         *((text, "bold red") for text in job["trouble"]),
     ]
+
+
+def _time(books: Document | None) -> list[Line]:
+    """The wall time of the run, by hand: a sentence of several fields, and the accounts, the largest first."""
+    if books is None:
+        return []
+    goodput = books["goodput"]
+    marks = "goodput not known: the script marks no steps" if goodput is None else f"goodput {goodput:.0%}"
+    words = [f"TIME  {span(books['wall'])}", marks]
+    if books["step"] is not None:
+        words.append(f"step {books['step']}" + ("" if books["of"] is None else f" of {books['of']}"))
+    words += [f"{books['again']} steps done again"] if books["again"] else []
+    words += [] if books["left"] is None else [f"{duration(books['left'])} left"]
+    spent = [(seconds, words) for name, words in ACCOUNT_WORDS.items() if (seconds := books["seconds"].get(name, 0.0))]
+    accounts = [f"{its} {span(seconds)}" for seconds, its in sorted(spent, key=lambda each: -each[0])]
+    return [("", ""), (", ".join(words), "bold"), (f"  {', '.join(accounts)}", "")]
 
 
 def leader_words(leader: Document, now: float) -> str:

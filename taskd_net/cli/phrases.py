@@ -47,6 +47,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
+def span(seconds: float) -> str:
+    """A duration in words, a short one with its tenths: `0.4 s`."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)
+
+
 def milliseconds(seconds: float | None) -> str:
     """A round trip in milliseconds, in words."""
     return "-" if seconds is None else f"{seconds * 1000:.3g}"

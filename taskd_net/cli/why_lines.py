@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from taskd_net.base.progress import RECOVERY_WORDS
 from taskd_net.cli.mesh_lines import Line
-from taskd_net.cli.phrases import clock, duration
+from taskd_net.cli.phrases import clock, duration, span
 from taskd_net.observe.document import Document
 
 KEYS: Final = ("job", "time", "ended", "failures")
@@ -32,14 +33,17 @@ def draw_why(job: Document) -> list[Line]:
         return [*lines, ("no rank has failed", "dim")]
     lines += [("", ""), *_last(last)]
     if before:
-        lines += [("", ""), ("BEFORE  newest first", "bold"), *((_short(each), "") for each in reversed(before))]
+        lines += [("", ""), ("BEFORE  newest first", "bold")]
+        for each in reversed(before):
+            lines += [(_short(each), ""), *_recovery(each, "      ")]
     return lines
 
 
 def _last(failure: Document) -> list[Line]:
     if failure["lost"]:
         lost = f"{_lost(failure)}, after {duration(failure['lived'])} of training"
-        return [(f"FAILURE {failure['number']}  {lost}", "bold red"), (f"  {_answer(failure)}", "")]
+        heading = (f"FAILURE {failure['number']}  {lost}", "bold red")
+        return [heading, (f"  {_answer(failure)}", ""), *_recovery(failure, "  ")]
     first = failure["first"]
     where = f"node {first['node']}" + (f", host {first['host']}, pid {first['pid']}" if first["host"] else "")
     at = "" if first["time"] is None else f", at {clock(first['time'])}"
@@ -58,7 +62,17 @@ def _last(failure: Document) -> list[Line]:
     if failure["others"]:
         lines.append((f"  failed because of it: ranks {', '.join(map(str, failure['others']))}", ""))
     lines.append((f"  {_answer(failure)}", ""))
-    return lines
+    return [*lines, *_recovery(failure, "  ")]
+
+
+def _recovery(failure: Document, indent: str) -> list[Line]:
+    """The phases of the recovery, each by the event that ends it; nothing where none is known."""
+    phases = failure["phases"]
+    known = [f"{words} {span(phases[name])}" for name, words in RECOVERY_WORDS.items() if name in phases]
+    if not known:
+        return []
+    end = "in all, and a step was done" if failure["stepped"] else "so far, and no step is known since"
+    return [(f"{indent}recovery: {', '.join(known)}; {span(sum(phases.values()))} {end}", "")]
 
 
 def _lost(failure: Document) -> str:

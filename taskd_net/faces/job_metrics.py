@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from taskd_net.observe.job_view import CLUSTERD_STATES, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.base.progress import Account
+from taskd_net.observe.job_view import CLUSTERD_STATES, BooksView, ClusterdView, JobCounters, JobView, LeaderView
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -35,6 +36,8 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         ("state_durable", "1 while the state has all that was decided.", int(job.counters.durable)),
     ):
         yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
+    if job.books.wall:
+        yield from _books(job.books)
     if job.fault_mode:
         devices = GaugeMetricFamily("taskd_net_job_devices", "Devices with a fault, or isolated.", labels=("state",))
         devices.add_metric(("isolated",), job.devices_isolated)
@@ -45,6 +48,23 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
     yield from _counters(job.counters)
     if job.clusterd.address:
         yield from _clusterd(job.clusterd)
+
+
+def _books(books: BooksView) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    # No counter: time moves from one account to another when it is known what it was.
+    time = GaugeMetricFamily("taskd_net_job_seconds", "Wall time of the run by account.", labels=("account",))
+    for account in Account:
+        time.add_metric((account.value,), books.seconds.get(account, 0.0))
+    yield time
+    if books.goodput is None:
+        return
+    yield GaugeMetricFamily("taskd_net_job_goodput_ratio", "Part of the wall time that went into steps.", books.goodput)
+    yield CounterMetricFamily("taskd_net_job_steps", "Steps that were done, again or not.", books.done)
+    yield CounterMetricFamily("taskd_net_job_repeated_steps", "Steps that the run had done before.", books.again)
+    if books.left is not None:
+        yield GaugeMetricFamily("taskd_net_job_left_seconds", "Time until the last step.", books.left)
 
 
 def _leader(job_id: str, leader: LeaderView) -> Iterator[Metric]:

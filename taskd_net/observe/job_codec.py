@@ -12,6 +12,7 @@ from taskd_net.base.codes import Code, Refusal
 from taskd_net.net.wire import job_pb2
 from taskd_net.observe.job_view import (
     AgentView,
+    BooksView,
     CauseView,
     ClusterdView,
     DecisionView,
@@ -40,6 +41,7 @@ VIEWS: Final[Mapping[str, type]] = {
     "Leader": LeaderView,
     "Failure": FailureView,
     "Cause": CauseView,
+    "Books": BooksView,
 }
 _INT64: Final = range(-(2**63), 2**63)
 _SECONDS_MOST: Final = 1e11
@@ -100,7 +102,9 @@ def _read(message: Message) -> object:
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if isinstance(value, Mapping):
-            fields[field.name] = dict(value)
+            fields[field.name] = found = dict(value)
+            if not all(0.0 <= each <= _SECONDS_MOST for each in found.values() if isinstance(each, float)):
+                raise ValueError("no seconds")
         elif isinstance(value, MutableSequence):
             fields[field.name] = tuple(_read(each) if isinstance(each, Message) else each for each in value)
         elif isinstance(value, Message):

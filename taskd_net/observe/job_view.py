@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from taskd_net.base import vocabulary
+from taskd_net.base.progress import Account
 from taskd_net.observe.fields import (
     HIDDEN,
     TEXT,
@@ -98,7 +99,9 @@ _ANSWERED: Final = Face("fault to command", Form.SECONDS, "faults answered in {}
 _RESTARTS: Final = Face(
     "restarts left", Form.COUNT, "restarts left: {}", zero=True, null="not said yet", alarm=Alarm.NONE_LEFT
 )
-_ROUNDED: Final = Json(lambda seconds: round(seconds, 3))
+_ROUNDED: Final = Json(lambda seconds: None if seconds is None else round(seconds, 3))
+_BY_ACCOUNT: Final = Json(lambda amounts: {name: round(seconds, 3) for name, seconds in amounts.items()})
+_BOOKS: Final = Json(lambda books: document_of(books) if books.wall else None)
 _LEFT: Final = Face("for at most", Form.SECONDS, "for at most {}")
 _PAUSED: Final = Face(
     "starts of Agents", Form.FLAG, "PAUSED by ClusterD: no Agent may start", flags=("", "paused by ClusterD")
@@ -223,6 +226,9 @@ class FailureView:
         lost: nodes that were lost, where no rank failed, or all because of that: the first cause is a victim's then.
         answer: what the Manager did, in words; empty before.
         answered: the time of it.
+        phases: seconds of the recovery, by account, as in `books`: `noticed`, `decided`, `nodes`, `restarted`,
+            `joined`, `loaded`. Those that it had, so far.
+        stepped: a step was done after it, so the recovery has succeeded; never where ranks mark no steps.
     """
 
     number: int = 0
@@ -233,6 +239,45 @@ class FailureView:
     answer: Annotated[str, TEXT] = ""
     answered: Annotated[float, TIME_OR_NEVER] = 0.0
     lost: tuple[int, ...] = ()
+    phases: Annotated[Mapping[str, float], _BY_ACCOUNT] = field(default_factory=dict)
+    stepped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BooksView:
+    """The books of the run: its wall time, and its steps.
+
+    Args:
+        wall: seconds since the run has begun, which is the sum of all `seconds`.
+        stage: account of the time that passes now; empty after the run.
+        seconds: of each account that has some: `steps`, `again` (steps done again), `start`, `nodes` (waiting for
+            nodes), `data`, `checkpoint`, `load`, `evaluation`, `other`, `waiting`, `hang`, `unknown`, and the phases of
+            all recoveries.
+        done: steps that were done, again or not.
+        again: those of them that the run had done before.
+        step: the last step; None where no rank marks steps.
+        highest: the highest one so far; None without one.
+        of: the last step of the training; None where no rank tells it.
+        left: seconds until that step, at the pace of this run; None where it is not known.
+    """
+
+    wall: Annotated[float, _ROUNDED] = 0.0
+    stage: Annotated[str, TEXT] = ""
+    seconds: Annotated[Mapping[str, float], _BY_ACCOUNT] = field(default_factory=dict)
+    done: int = 0
+    again: int = 0
+    step: int | None = None
+    highest: int | None = None
+    of: int | None = None
+    left: Annotated[float | None, _ROUNDED] = None
+
+    @property
+    @told()
+    def goodput(self) -> float | None:
+        """The part of the wall time that went into steps, from 0 to 1; None where no rank marks steps."""
+        if self.highest is None or not self.wall:
+            return None
+        return round(self.seconds.get(Account.STEPS, 0.0) / self.wall, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +542,7 @@ class JobView:
             again.
         failures: the last failures of the run, oldest first, 10 at most, below.
         ended: why the Manager has ended the run; empty while it goes on, and after success.
+        books: of the run, below: the time that was lost, and its causes; None before a run.
     """
 
     job_id: Annotated[str, named("job")] = ""
@@ -531,6 +577,7 @@ class JobView:
     unprotected: int = 0
     failures: tuple[FailureView, ...] = ()
     ended: Annotated[str, TEXT] = ""
+    books: Annotated[BooksView, _BOOKS] = field(default_factory=BooksView)
 
     @property
     @told()

@@ -57,6 +57,22 @@ def test_last_marks_of_a_replaced_process_count(records: Records) -> None:
     assert (look(records).steps, look(records).samples) == (3, 6)
 
 
+def test_steps_of_which_the_mgr_was_not_told_are_done_again_after_a_start(records: Records) -> None:
+    records.note_highest(3)
+    begins = "from taskd_net import train"
+    with Rank(records, 0, 0) as zero, Rank(records, 1, 1) as one:
+        zero.run(begins, "train.step(4)")
+        one.run(begins, "train.step(5)")
+    for local_rank, path in records.begin_all({0: 0, 1: 1}).items():
+        with Rank(records, local_rank, local_rank, path=path) as rank:
+            rank.run(begins, "train.step(5)")
+            assert look(records).again == 1
+    records.note_highest(9)
+    with Rank(records) as rank:
+        rank.run(begins, "train.step(9)")
+        assert look(records).again == 2
+
+
 def test_job_without_memfd_is_not_watched(
     records: Records, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

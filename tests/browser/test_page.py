@@ -325,8 +325,11 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
             "The job has ended: 6 failures within 600 s",
             "rank 3 (node 1)",
             "exit code 1; ValueError: boom; /job/train.py, line 42; after it ranks 0, 2; all ranks restarted: round 2",
+            "recovered in 7.3 s (noticed 0.5 s, decided 0.0 s, processes there 2.3 s, joined 3.0 s",
             "rank 0 (node 0)",
             "ended by SIGKILL",
+            "405 of 1,000",
+            "14 min, 81 %",
         ):
             assert part in text, part
         await page.click("#job button >> text=Agent/1")

@@ -13,6 +13,7 @@ from taskd_net.observe.job_view import (
     AGENTS_SHOWN,
     DECISIONS_SHOWN,
     AgentView,
+    BooksView,
     ClusterdView,
     DecisionView,
     JobView,
@@ -31,6 +32,8 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
     for part in (
         "job J of 5x2, ClusterD decides on faults, restarts: platform, waits for node 1,3, for at most 14 min",
         "restarts left: 2, RetryTime 1, PAUSED by Clus",
+        "\nTIME  16 min, goodput 81%, step 405 of 1000, 10 steps done again, 23 min left\n  steps 13 min, data 2 min, ",
+        ", steps done again 20 s, start-up 8.0 s, until the processes were there 6.8 s, failures until noticed 0.5 s\n",
         "since its start: 12 decisions, restart rounds: 1, faults answered in 125 ms on average",
         "\nplugin Greeter is off until the Manager restarts\n",
         "\nunprotected: 3 nodes train without MindIO's controller until they are started again\n",
@@ -73,6 +76,14 @@ def test_a_job_that_has_just_begun() -> None:
         "",
         "DECISIONS  none yet",
     ]
+
+
+def test_goodput_of_a_script_that_marks_no_steps_is_not_known() -> None:
+    books = BooksView(wall=7.5, stage="unknown", seconds={"start": 2.5, "unknown": 5.0})
+    text = "\n".join(lines(JobView("J", AT, books=books)))
+    assert "TIME  7.5 s, goodput not known: the script marks no steps\n  unknown 5.0 s, start-up 2.5 s\n" in text
+    marking = BooksView(wall=10.0, seconds={"steps": 10.0}, step=3, highest=3)
+    assert "TIME  10 s, goodput 100%, step 3\n" in "\n".join(lines(JobView("J", AT, books=marking)))
 
 
 @pytest.mark.parametrize(("state", "words"), [("off", "recovery is off for the job"), ("away", "AWAY"), ("new", "new")])

@@ -11,6 +11,10 @@ from taskd_net.observe.job_view import CauseView, FailureView, JobView
 from tests.observe.jobs import AT, WHOLE
 
 WITH_CAUSE, BARE = WHOLE.failures[1:]
+RECOVERY = (
+    "recovery: noticed 0.5 s, decided 0.0 s, processes there 2.2 s, joined 3.0 s, in steps again 1.5 s; "
+    "7.3 s in all, and a step was done"
+)
 
 
 def at(seconds: float) -> str:
@@ -33,6 +37,7 @@ def test_last_failure_is_shown_whole() -> None:
         "    ValueError: boom",
         "  failed because of it: ranks 0, 2",
         f"  {at(-29)}  all ranks restarted: round 2",
+        f"  {RECOVERY}",
     ]
 
 
@@ -49,6 +54,7 @@ def test_failures_before_are_a_line_each() -> None:
         "",
         "BEFORE  newest first",
         f"  #6  after 42 s: {before}; {at(-29)}  all ranks restarted: round 2",
+        f"      {RECOVERY}",
         f"  #5  after 9 s: node 2 was lost; ranks 0, 1 lost their peers; {at(-80)}  round 1",
     ]
 
@@ -93,3 +99,10 @@ def test_json_has_the_failures_alone() -> None:
         "ended": "6 failures within 600 s",
         "failures": whole["failures"],
     }
+
+
+def test_recovery_under_way_has_the_phases_so_far() -> None:
+    lost = FailureView(1, AT, 9.0, answer="back", answered=AT, lost=(1,), phases={"noticed": 12.0, "nodes": 30.0})
+    assert lines(JobView("J", AT, failures=(lost,)))[-1] == (
+        "  recovery: noticed 12 s, nodes waited for 30 s; 42 s so far, and no step is known since"
+    )

@@ -312,6 +312,34 @@ def test_lost_node_is_waited_for_from_its_last_word_on() -> None:
     )
 
 
+def test_processes_that_load_within_the_first_second() -> None:
+    run = Run()
+    run.look(Account.START, 1.0)
+    run.tell(0, 1, start=0.125, load=0.75)
+    run.wait(1.0)
+    run.tell(0, 1, load=1.0)
+    run.wait(1.0)
+    run.train(1)
+    assert run.seconds == {"start": 0.25, "load": 1.75, "steps": 1.0}
+    run.wait(0.5)
+    run.fail(ago=0.25)
+    run.answer(0, 1)
+    run.attempt()
+    run.wait(1.0)
+    run.tell(0, 1, stepping=0.25, start=0.125, load=0.75)
+    run.wait(1.0)
+    run.tell(0, 1, steps=1, again=1, highest=1, load=0.5, repeating=0.5)
+    assert run.failures.past[0].phases == {"noticed": 0.25, "restarted": 0.125, "joined": 0.125, "loaded": 1.25}
+    assert run.seconds["load"] == 1.75 and run.seconds["again"] == 0.5
+
+
+def test_process_may_begin_as_the_run_does() -> None:
+    run = Run()
+    run.look(Account.START)
+    run.beat(0)
+    assert run.books.stage == Account.STEPS and run.books.wall == 0
+
+
 def test_lost_node_that_was_never_heard_is_noticed_at_once() -> None:
     run = begun()
     run.failures.loses(run.now, [7])

@@ -61,7 +61,7 @@ def _type_on_the_wire(hint: Any) -> str | None:
     parts = get_args(hint)
     if NoneType in parts:
         return f"optional {_SCALARS[parts[0]]}" if parts[0] in _SCALARS else None
-    if parts and parts[-1] in (int, ...) and parts[0] in _SCALARS:
+    if parts and parts[-1] in (int, float, ...) and parts[0] in _SCALARS:
         repeated = get_origin(hint) is tuple
         return f"repeated {_SCALARS[parts[0]]}" if repeated else f"map<{_SCALARS[parts[0]]}, {_SCALARS[parts[1]]}>"
     return None

@@ -7,6 +7,7 @@ from typing import Final
 
 from taskd_net.observe.job_view import (
     AgentView,
+    BooksView,
     CauseView,
     ClusterdView,
     DecisionView,
@@ -124,6 +125,8 @@ WHOLE: Final = JobView(
             (0, 2),
             "all ranks restarted: round 2",
             AT - 29,
+            phases={"noticed": 0.5, "decided": 0.01, "restarted": 2.25, "joined": 3.0, "loaded": 1.5},
+            stepped=True,
         ),
         FailureView(
             *(7, AT - 2, 5.0),
@@ -131,6 +134,17 @@ WHOLE: Final = JobView(
         ),
     ),
     ended="6 failures within 600 s",
+    books=BooksView(
+        wall=1000.0,
+        stage="steps",
+        seconds={"steps": 812.0, "again": 20.0, "start": 8.0, "data": 152.74, "noticed": 0.5, "restarted": 6.76},
+        done=420,
+        again=10,
+        step=405,
+        highest=410,
+        of=1000,
+        left=1395.5,
+    ),
 )
 
 IN_ETCD: Final = replace(

@@ -18,6 +18,7 @@ from taskd_net.observe.job_view import (
     MESSAGES_SHOWN,
     RANKS_SHOWN,
     AgentView,
+    BooksView,
     CauseView,
     ClusterdView,
     DecisionView,
@@ -49,7 +50,7 @@ def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
     "kind",
     [
         *(JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView, LeaderView),
-        *(FailureView, CauseView),
+        *(FailureView, CauseView, BooksView),
     ],
 )
 def test_the_example_has_every_field(kind: type) -> None:
@@ -108,6 +109,8 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 def test_a_time_that_nobody_can_print_is_refused(seconds: float) -> None:
     with pytest.raises(Refusal, match="not the state of a job"):
         wire.read_job(wire.write_job(replace(WHOLE, at=seconds)))
+    with pytest.raises(Refusal, match="not the state of a job"):
+        wire.read_job(wire.write_job(JobView(books=BooksView(seconds={"steps": seconds}))))
 
 
 def test_a_later_version_says_more() -> None:

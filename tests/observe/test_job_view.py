@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.observe.fields import document_of
-from taskd_net.observe.job_view import AgentView, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_view import AgentView, BooksView, ClusterdView, JobCounters, JobView, LeaderView
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -76,7 +76,8 @@ def test_failures_of_a_job() -> None:
     assert lost["lost"] == [2]
     assert whole == {
         "number": 6, "time": AT - 30, "lived": 41.5, "others": [0, 2],
-        "answer": "all ranks restarted: round 2", "answered": AT - 29, "lost": [],
+        "answer": "all ranks restarted: round 2", "answered": AT - 29, "lost": [], "stepped": True,
+        "phases": {"noticed": 0.5, "decided": 0.01, "restarted": 2.25, "joined": 3.0, "loaded": 1.5},
         "first": {
             "rank": 3, "node": 1, "host": "worker-7", "pid": 4711, "end": "exit code 1", "time": AT - 31,
             "type": "ValueError", "message": "ValueError: boom", "file": "/job/train.py", "line": 42,
@@ -87,6 +88,18 @@ def test_failures_of_a_job() -> None:
     assert bare["first"]["last_lines"] == ["step 41"]
     assert (bare["answer"], bare["answered"], bare["first"]["type"], bare["first"]["file"]) == (None,) * 4
     assert found["ended"] == "6 failures within 600 s" and document_of(JobView())["ended"] is None
+
+
+def test_books_of_a_run() -> None:
+    assert document_of(WHOLE)["books"] == {
+        "wall": 1000.0, "stage": "steps", "done": 420, "again": 10, "step": 405, "highest": 410, "of": 1000,
+        "left": 1395.5, "goodput": 0.812,
+        "seconds": {"steps": 812.0, "again": 20.0, "start": 8.0, "data": 152.74, "noticed": 0.5, "restarted": 6.76},
+    }  # fmt: skip
+    assert document_of(JobView())["books"] is None
+    unmarked = document_of(JobView(books=BooksView(wall=5.0, seconds={"unknown": 5.0})))["books"]
+    assert (unmarked["goodput"], unmarked["step"], unmarked["left"], unmarked["stage"]) == (None,) * 4
+    assert BooksView(highest=1).goodput is None and BooksView(wall=2.0, highest=1).goodput == 0.0
 
 
 def test_a_refusal_of_clusterd_is_trouble() -> None:

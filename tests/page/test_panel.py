@@ -8,7 +8,15 @@ import pytest
 
 from taskd_net.faces.page import panel as page_panel
 from taskd_net.faces.page.panel import panel
-from taskd_net.observe.job_view import DECISIONS_SHOWN, AgentView, CauseView, DecisionView, FailureView, JobView
+from taskd_net.observe.job_view import (
+    DECISIONS_SHOWN,
+    AgentView,
+    BooksView,
+    CauseView,
+    DecisionView,
+    FailureView,
+    JobView,
+)
 from tests.observe.jobs import WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -41,3 +49,11 @@ def test_reports_and_looks_change_nothing() -> None:
     clusterd = replace(WHOLE.clusterd, keep_alives=10**6)
     assert panel(replace(WHOLE, at=1.0, counters=counters, clusterd=clusterd)) == panel(WHOLE)
     assert panel(WHOLE)["clusterd"]["reports"]["void"] == 1
+
+
+def test_books_of_a_long_run_change_seldom() -> None:
+    books = replace(WHOLE.books, wall=123_456.7, seconds={"steps": 98_765.4, "data": 3.14159}, step=12_345, done=1_239)
+    found = panel(replace(WHOLE, books=books))["books"]
+    assert (found["wall"], found["seconds"], found["step"]) == (123_000.0, {"steps": 98_800.0, "data": 3.14}, 12_300)
+    assert (found["done"], found["again"], found["left"]) == (1_240, 10, 1400.0)
+    assert panel(JobView(books=BooksView(wall=1.0)))["books"]["step"] is None

@@ -14,6 +14,7 @@ from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from taskd_net.base.position import Position
+from taskd_net.base.progress import ACCOUNT_WORDS, RECOVERY_WORDS
 from taskd_net.base.untrusted import json_line, shown
 from taskd_net.observe.fields import faces_of
 from taskd_net.observe.job_view import (
@@ -152,6 +153,7 @@ def _declarations() -> str:
     named: dict[str, object] = {"VIEWS": faces, "COLUMNS": [column._asdict() for column in COLUMNS]}
     named["COMMANDS"] = {str(code): words for code, words in COMMAND_WORDS.items()}
     named["AGENTS"] = AGENT_WORDS
+    named |= {"ACCOUNTS": ACCOUNT_WORDS, "RECOVERY": RECOVERY_WORDS}
     lines = (f"const {name} = {json_line(value, compact=True)};" for name, value in named.items())
     return "\n".join(lines).replace("<", "\\u003c")
 

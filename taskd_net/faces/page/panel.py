@@ -11,7 +11,7 @@ from typing import Final
 
 from taskd_net.observe.document import Document
 from taskd_net.observe.fields import document_of, faces_of
-from taskd_net.observe.job_view import JobCounters, JobView
+from taskd_net.observe.job_view import BooksView, JobCounters, JobView
 
 AGENTS: Final = 50
 """Agents in trouble that a status page shows one by one; `taskd-net job` shows more."""
@@ -21,6 +21,9 @@ DEVICES: Final = 50
 
 DECISIONS: Final = 10
 """Last decisions of a job on a status page: some 30 KB at most, sent to each browser when one of them changes."""
+
+DIGITS: Final = 3
+"""Digits of times and steps for browsers: after 1,000 seconds, they change once in ten."""
 
 _COUNTERS: Final = ("plugin_failures", "faults_answered", *faces_of(JobCounters))
 """Counters for browsers: a program reads the first two, people see the others."""
@@ -38,9 +41,30 @@ def panel(view: JobView) -> Document:
         devices=view.devices[:DEVICES],
         decisions=view.decisions[-DECISIONS:],
         failures=tuple(replace(each, first=replace(each.first, traceback=(), last_lines=())) for each in view.failures),
+        books=_coarse(view.books),
     )
     whole = document_of(shown)
     del whole["time"]
     if whole["clusterd"] is not None:
         del whole["clusterd"]["keep_alives"]
     return whole | {"counters": {name: whole["counters"][name] for name in _COUNTERS}}
+
+
+def _coarse(books: BooksView) -> BooksView:
+    """The books with few digits, because they change all the time."""
+    left = None if books.left is None else _cut(books.left)
+    step, highest = (None if each is None else int(_cut(each)) for each in (books.step, books.highest))
+    return replace(
+        books,
+        wall=_cut(books.wall),
+        seconds={name: _cut(seconds) for name, seconds in books.seconds.items()},
+        done=int(_cut(books.done)),
+        again=int(_cut(books.again)),
+        step=step,
+        highest=highest,
+        left=left,
+    )
+
+
+def _cut(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")

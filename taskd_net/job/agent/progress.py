@@ -140,9 +140,14 @@ def read_beat(sight: Sight, now: int) -> Beat | None:
 
 
 class NodeLedger:
-    """The progress of a node's ranks since its Agent began, over all their processes."""
+    """The progress of a node's ranks since its Agent began, over all their processes.
+
+    Attributes:
+        highest: the highest step that one of them has done; -1 without one.
+    """
 
     def __init__(self) -> None:
+        self.highest = -1
         self._ranks: dict[int, _Rank] = {}
         self._spent = [0] * len(_SPENT)
 
@@ -152,7 +157,7 @@ class NodeLedger:
         Args:
             sight, now: as of `look`.
         """
-        self._of(sight).take(sight, now)
+        self._take(sight, now)
 
     def look(self, sights: Collection[Sight], now: int) -> NodeProgress:
         """Take in the records of all ranks of the node.
@@ -161,7 +166,7 @@ class NodeLedger:
             sights: the ranks.
             now: the present, in nanoseconds of the steady clock, after the records were read.
         """
-        found = [self._of(sight).take(sight, now) for sight in sights]
+        found = [self._take(sight, now) for sight in sights]
         ever = self._ranks.values()
         for index in range(len(_SPENT)):
             self._spent[index] += max((rank.fresh[index] for rank in ever), default=0)
@@ -190,6 +195,11 @@ class NodeLedger:
             loss=next((marks.loss for marks in told if marks.loss is not None), None),
             spent={each: ns / 1e9 for each, ns in zip(_SPENT, self._spent, strict=True) if ns},
         )
+
+    def _take(self, sight: Sight, now: int) -> RankProgress:
+        found = self._of(sight).take(sight, now)
+        self.highest = max(self.highest, -1 if found.step is None else found.step)
+        return found
 
     def _of(self, sight: Sight) -> _Rank:
         if sight.rank not in self._ranks:

@@ -72,8 +72,8 @@ class Records:
         Returns:
             The paths of the records by local rank, for `rank_record.VARIABLE`; empty without a record.
         """
-        for local_rank in self._held.keys() - ranks.keys():
-            self._end(local_rank)
+        for local_rank in list(self._held):
+            self._end(local_rank)  # the steps of all count, before the first record is made
         return {local_rank: self.begin(local_rank, rank) for local_rank, rank in ranks.items()}
 
     def begin(self, local_rank: int, rank: int) -> str:
@@ -81,7 +81,8 @@ class Records:
         self._end(local_rank)
         begun = time.monotonic_ns()
         try:
-            descriptor: int | None = _made(begun, self._highest)
+            # The Mgr has not been told of the last second.
+            descriptor: int | None = _made(begun, max(self._highest, self._ledger.highest))
         except (OSError, AttributeError) as error:  # a kernel or a C library without memfd
             descriptor = None
             if not self._failed:

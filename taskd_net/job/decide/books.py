@@ -344,7 +344,7 @@ class Books:
         if stage == self.stage:
             return
         self._divide()
-        back = min(ago, self.recent.get(self.stage, 0))
+        back = max(0, min(ago, self.recent.get(self.stage, 0)))
         self._give({self.stage: -back} if back else {})
         self.stage, self.recent, self.before, self.changed = stage, {}, {}, True
         if stage == Account.STEPS:
@@ -411,11 +411,11 @@ class Books:
                 self.clock[name] = place
                 self.told[name] = self.told.get(name, 0) + ahead
 
-    def _charge(self, known: NodeBook, name: str, us: int, more: Mapping[str, int]) -> None:
-        """Begin the open time with what one node has spent of it. The others tell of the same seconds next."""
-        self.told = {name: us}
-        for each, its in {**more, name: us}.items():
-            known.place[each] = self.clock[each] = self.clock.get(each, 0) + its
+    def _charge(self, known: NodeBook, told: Mapping[str, int], more: Mapping[str, int]) -> None:
+        """Begin the open time with what one node has told of it. The others tell of the same seconds next."""
+        self.told = dict(told)
+        for name, us in {**more, **told}.items():
+            known.place[name] = self.clock[name] = self.clock.get(name, 0) + us
 
     def _divide(self) -> None:
         """Give the open time to the accounts."""
@@ -444,18 +444,19 @@ class Books:
         failures: JobFailures,
     ) -> None:
         """Follow the processes of a node from their begin to their first step."""
-        started = more.get(Spent.START, 0)
         counts = bool(known.begun) or self.stage == Account.LOADED
-        if not known.begun and (started or runs):
-            known.restarts(max(1, self.wall - started))
-        elif counts:
-            known.work += sum(more.get(each, 0) for each in _WORK)
+        begins = not known.begun and (more.get(Spent.START, 0) > 0 or runs)
+        if begins:
+            # Steps are of the processes before.
+            lived = sum(us for name, us in more.items() if name != Spent.STEPS or self.stage == Account.START)
+            known.restarts(max(1, self.wall - lived))
+        if begins or counts:
+            known.work += sum(more.get(each, 0) for each in _WORK if each == Spent.AGAIN or not begins)
             known.repeats += more.get(Spent.AGAIN, 0)
             known.load += more.get(Spent.LOAD, 0)
         if self.stage == Account.START and known.begun:
-            back = self.wall - known.begun
-            self._enter(Account.STEPS, back)
-            self._charge(known, Spent.START, started, more)
+            self._enter(Account.STEPS, self.wall - known.begun)
+            self._charge(known, more, more)
         elif self.stage in _PROCESSES:
             self._follow_recovery(known, more, stepped=stepped and counts, failures=failures)
 
@@ -467,7 +468,7 @@ class Books:
         if stepped:
             self._enter(Account.STEPS, known.work)
             self._load(max((each.load for each in awaited), default=0))
-            self._charge(known, Spent.AGAIN, known.repeats, more)
+            self._charge(known, {Spent.AGAIN: known.repeats}, more)
             self._hand_over(failures, stepped=True)
             return
         if self.stage == Account.RESTARTED and all(each.begun for each in awaited):

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from taskd_net.base.cause import Cause, Place, Reason
 from taskd_net.base.vocabulary import JOB, PLATFORM, SUCCEEDED
 from taskd_net.core.counters import Latency
+from taskd_net.job.decide.books import Books
 from taskd_net.job.decide.failures import JobFailure
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import Outbox
@@ -21,6 +22,7 @@ from taskd_net.observe.job_view import (
     RANKS_SHOWN,
     TRACEBACK_LINES,
     AgentView,
+    BooksView,
     CauseView,
     ClusterdView,
     DecisionView,
@@ -88,8 +90,9 @@ def job_view(
         state_file=config.state or "",
         plugins_off=plugins_off,
         clusterd=clusterd,
-        failures=tuple(map(_failure, state.failures.shown[-FAILURES_SHOWN:])),
+        failures=tuple(_failure(each, state.books, now) for each in state.failures.shown[-FAILURES_SHOWN:]),
         ended=state.failures.ended,
+        books=_books(state.books, now),
     )
 
 
@@ -125,7 +128,22 @@ def _view(rank: int, records: Records, outbox: Outbox, silent_since: float) -> A
     )
 
 
-def _failure(failure: JobFailure) -> FailureView:
+def _books(books: Books, now: float) -> BooksView:
+    seconds = books.seconds(now)
+    return BooksView(
+        wall=sum(seconds.values()),
+        stage=books.stage,
+        seconds={each.value: its for each, its in seconds.items()},
+        done=books.done,
+        again=books.redone,
+        step=books.current,
+        highest=books.highest,
+        of=books.of,
+        left=books.seconds_left(now),
+    )
+
+
+def _failure(failure: JobFailure, books: Books, now: float) -> FailureView:
     return FailureView(
         number=failure.number,
         at=failure.at,
@@ -135,6 +153,8 @@ def _failure(failure: JobFailure) -> FailureView:
         answer=failure.answer,
         answered=failure.answered,
         lost=tuple(failure.lost[:RANKS_SHOWN]),
+        phases=failure.phases or books.seconds_of_recovery(now, failure.number),
+        stepped=failure.stepped,
     )
 
 

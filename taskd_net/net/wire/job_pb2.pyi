@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing", "books")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Job(_message.Message):
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     WAITS_LEFT_FIELD_NUMBER: _ClassVar[int]
     NODES_MISSING_FIELD_NUMBER: _ClassVar[int]
+    BOOKS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -82,7 +83,37 @@ class Job(_message.Message):
     waits_for: str
     waits_left: float
     nodes_missing: int
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ..., waits_for: _Optional[str] = ..., waits_left: _Optional[float] = ..., nodes_missing: _Optional[int] = ...) -> None: ...
+    books: Books
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ..., waits_for: _Optional[str] = ..., waits_left: _Optional[float] = ..., nodes_missing: _Optional[int] = ..., books: _Optional[_Union[Books, _Mapping]] = ...) -> None: ...
+
+class Books(_message.Message):
+    __slots__ = ("wall", "stage", "seconds", "done", "again", "step", "highest", "of", "left")
+    class SecondsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    WALL_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    OF_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    wall: float
+    stage: str
+    seconds: _containers.ScalarMap[str, float]
+    done: int
+    again: int
+    step: int
+    highest: int
+    of: int
+    left: float
+    def __init__(self, wall: _Optional[float] = ..., stage: _Optional[str] = ..., seconds: _Optional[_Mapping[str, float]] = ..., done: _Optional[int] = ..., again: _Optional[int] = ..., step: _Optional[int] = ..., highest: _Optional[int] = ..., of: _Optional[int] = ..., left: _Optional[float] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")
@@ -300,7 +331,14 @@ class Leader(_message.Message):
     def __init__(self, name: _Optional[str] = ..., term: _Optional[int] = ..., since: _Optional[float] = ..., changes: _Optional[int] = ..., decides: bool = ..., committed: _Optional[float] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered", "lost")
+    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered", "lost", "phases", "stepped")
+    class PhasesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -309,6 +347,8 @@ class Failure(_message.Message):
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    STEPPED_FIELD_NUMBER: _ClassVar[int]
     number: int
     first: Cause
     at: float
@@ -317,7 +357,9 @@ class Failure(_message.Message):
     answer: str
     answered: float
     lost: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ...) -> None: ...
+    phases: _containers.ScalarMap[str, float]
+    stepped: bool
+    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ..., phases: _Optional[_Mapping[str, float]] = ..., stepped: bool = ...) -> None: ...
 
 class Cause(_message.Message):
     __slots__ = ("rank", "node", "host", "pid", "end", "at", "kind", "message", "file", "line", "function", "traceback", "last_lines")

@@ -20,6 +20,7 @@ function ofJob() {
       html("h2", {}, `Job ${job.job}`),
       ...job.trouble.map((text) => html("p", { class: "alarm" }, text)),
       table(rows),
+      ...wallTime(job.books),
       html("h3", {}, "Streams"),
       table(job.streams.map((stream) => [stream.name, stream.owner ?? "free"])),
       ...clusterd(job.clusterd),
@@ -30,6 +31,42 @@ function ofJob() {
       job.decisions.length ? html("ol", {}, ...[...job.decisions].reverse().map(decided)) : html("p", { class: "muted" }, "none yet"),
     ),
   ];
+}
+
+// By hand: rows of several fields, and the accounts, the largest first.
+function wallTime(books) {
+  if (!books) return [];
+  const { wall, goodput, step, of, again, left, seconds } = books;
+  const accounts = Object.keys(ACCOUNTS).filter((name) => seconds[name]).sort((one, other) => seconds[other] - seconds[one]);
+  return [
+    html("h3", {}, "Time"),
+    table([
+      ["wall time", lasting(wall)],
+      ["goodput", goodput === null ? "not known: the script marks no steps" : percent(goodput)],
+      ...(step === null ? [] : [["step, about", of === null ? number(step) : `${number(step)} of ${number(of)}`]]),
+      ...(again ? [["steps done again", number(again)]] : []),
+      ...(left === null ? [] : [["time left", lasting(left)]]),
+      ...accounts.map((name) => [ACCOUNTS[name], `${lasting(seconds[name])}, ${percent(seconds[name] / wall)}`]),
+    ]),
+  ];
+}
+
+function percent(part) {
+  return `${Math.round(100 * part)} %`;
+}
+
+function lasting(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+// The phases of a recovery, each by the event that ends it.
+function recovery({ phases, stepped }) {
+  const known = Object.keys(RECOVERY).filter((name) => name in phases);
+  if (!known.length) return "";
+  const whole = lasting(known.reduce((sum, name) => sum + phases[name], 0));
+  const words = known.map((name) => `${RECOVERY[name]} ${lasting(phases[name])}`).join(", ");
+  return `${stepped ? "recovered in" : "recovery so far"} ${whole} (${words})`;
 }
 
 // By hand: a row has the counters of one kind, which are trouble together. Other fields follow.
@@ -69,15 +106,16 @@ function devicesWithFaults(job) {
 // The last one first. A row has the rank with its end, and the exception with its place in the script.
 function firstFailures(job) {
   if (!job.failures.length && !job.ended) return [];
-  const rows = [...job.failures].reverse().map(({ first, others, lost, answer, time }) => {
+  const rows = [...job.failures].reverse().map((failure) => {
+    const { first, others, lost, answer, time } = failure;
     if (lost.length) {
       const victims = first.end ? `after it ranks ${[first.rank, ...others].join(", ")}` : "";
-      const words = ["was lost", victims, answer, clock(time)];
+      const words = ["was lost", victims, answer, clock(time), recovery(failure)];
       return [`node ${lost.join(", ")}`, words.filter(Boolean).join("; "), !answer];
     }
     const place = first.file && `${first.file}, line ${first.line}`;
     const after = others.length ? `after it ranks ${others.join(", ")}` : "";
-    const words = [first.end, first.message ?? first.type, place, after, answer, clock(time)];
+    const words = [first.end, first.message ?? first.type, place, after, answer, clock(time), recovery(failure)];
     return [`rank ${first.rank} (node ${first.node})`, words.filter(Boolean).join("; "), !answer];
   });
   const ended = job.ended ? [html("p", { class: "alarm" }, `The job has ended: ${job.ended}`)] : [];
