@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # `typing` costs half of Python's own start
 if TYPE_CHECKING:
     from typing import Any
 
-VARIABLE = "TASKD_NET_RECORD"
+VARIABLE = "TASKD_NET_RANK_RECORD"
 """Variable of a rank: the path of its record, `/proc/AGENT/fd/N`; empty without one."""
 
 MAGIC = b"taskdnet"

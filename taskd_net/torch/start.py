@@ -7,6 +7,7 @@ The script is `__main__`, in the real main module. `-m MODULE`, a folder and a z
 - The script may overwrite every name of the main module. So the functions here get globals of their own, which have
   the built-in functions, too.
 - `write_reason.py` beside it writes the file of a failure. It is read at a failure only.
+- `beat.py` beside it beats in a thread. It is read once the script has imported torch's groups.
 """
 
 import os
@@ -31,6 +32,10 @@ ERROR_FILE = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
 if ERROR_FILE:
     ERROR_FILE = os.path.join(*folder_here(), ERROR_FILE)
 PID = os.getpid()
+RECORD = os.environ.get("TASKD_NET_RANK_RECORD", "")
+GROUPS = "torch.distributed.distributed_c10d"
+BEGUN = []  # type: list[str]
+"""The module that the beat has begun with."""
 BESIDE = (".own", ".thread", ".fault")
 """Ends of the names of files beside it: ours where torch's `@record` was first, a thread's, the stack at a signal."""
 
@@ -42,6 +47,7 @@ def run(main: "dict[str, Any]") -> None:
         main: the names of the main module.
     """
     watch_threads_and_signals()
+    await_torch()
     failed: BaseException | None = None
     work = None
     try:
@@ -196,6 +202,49 @@ def watch_threads_and_signals() -> None:
         threading.excepthook = threading.__excepthook__ = failed_in_thread
 
 
+def await_torch() -> None:
+    """Have `beat.py` run in a thread once the script has imported torch's groups.
+
+    Collections of garbage are the occasion to look for that: an import of torch has hundreds. So no thread runs in a
+    script without torch, and the import of modules stays as it is. A finder in `sys.meta_path` would be asked for each
+    module, an audit hook called for each event and never removed, and torch's entry points are of all its users.
+    """
+    if RECORD:
+        import gc
+
+        gc.callbacks.append(look_for_torch)
+
+
+def look_for_torch(_: str, __: "dict[str, int]") -> None:
+    """Begin to beat, if torch's groups are there. A forked child does not."""
+    if not BEGUN and GROUPS in sys.modules and os.getpid() == PID:
+        BEGUN.append(GROUPS)
+        try:
+            import _thread
+
+            _thread.start_new_thread(beat, ())
+        except BaseException:  # noqa: BLE001, S110 - no room for a thread: the script goes on without it
+            pass
+
+
+def beat() -> None:
+    """Run `beat.py`, in a thread. It never raises: the script is what counts."""
+    try:
+        import gc
+
+        gc.callbacks.remove(look_for_torch)
+        here = os.path.dirname(__file__)
+        programs = []
+        for path in (os.path.join(os.path.dirname(here), "base", "rank_record.py"), os.path.join(here, "beat.py")):
+            names: dict[str, Any] = {"__name__": os.path.basename(path)[:-3]}
+            with open(path, "rb") as opened:
+                exec(compile(opened.read(), path, "exec", dont_inherit=True), names)  # noqa: S102 - our own programs
+            programs.append(names)
+        programs[1]["run"](programs[0])
+    except BaseException:  # noqa: BLE001, S110 - of any kind, such as a record that is closed
+        pass
+
+
 def keep(error: BaseException, traceback: "TracebackType | None", beside: str = "") -> None:
     """Write a failure of this process into its error file. It never raises: the failure itself comes first.
 
@@ -222,6 +271,18 @@ def keep(error: BaseException, traceback: "TracebackType | None", beside: str = 
 if __name__ == "__main__":
     OWN = dict(vars(sys.modules["builtins"]))
     OWN.update(globals(), __name__="start", made=type(run))
-    for _own in (run, prepared, module, folder_here, script_part, show, watch_threads_and_signals, keep):
+    for _own in (
+        run,
+        prepared,
+        module,
+        folder_here,
+        script_part,
+        show,
+        watch_threads_and_signals,
+        keep,
+        await_torch,
+        look_for_torch,
+        beat,
+    ):
         OWN[_own.__name__] = OWN["made"](_own.__code__, OWN, _own.__name__, _own.__defaults__)
     OWN["run"](globals())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-WITHOUT_TORCH = ("test_guard.py", "test_start.py", "test_write_reason.py")
+WITHOUT_TORCH = ("test_beat.py", "test_guard.py", "test_start.py", "test_write_reason.py")
 
 HERE = "tests/torch/"
 

@@ -19,6 +19,8 @@ import taskd_net
 
 PROGRAM: Final = Path(taskd_net.__file__).parent / "torch" / "start.py"
 WRITER: Final = PROGRAM.with_name("write_reason.py")
+BEAT: Final = PROGRAM.with_name("beat.py")
+RECORD: Final = PROGRAM.parents[1] / "base" / "rank_record.py"
 SOON: Final = 60.0
 PYTHON: Final = os.environ.get("TASKD_NET_TEST_PYTHON", sys.executable)
 """The Python of the script, which may be another one than that of the launcher."""
@@ -477,7 +479,7 @@ def test_arguments_that_execute_a_script_again_decide_whether_it_is_started_so_a
         assert run(here, case, PROGRAM)[1].decode().split() == expected
 
 
-@pytest.mark.parametrize("program", [PROGRAM, WRITER])
+@pytest.mark.parametrize("program", [PROGRAM, WRITER, BEAT, RECORD])
 def test_program_is_of_python_3_6(program: Path) -> None:
     ast.parse(program.read_text(), feature_version=(3, 6))
 
