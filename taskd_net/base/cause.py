@@ -110,6 +110,7 @@ class Cause:
         reason: its own record of the failure; None if it left none.
         thread: its record of the first exception that ended a thread of it.
         last_lines: of its standard error, where it left no record, and torch writes that into a file.
+        hung: the reason why the Manager has it ended: it held up the others. Empty for a process that has ended.
     """
 
     rank: int = 0
@@ -124,6 +125,7 @@ class Cause:
     reason: Reason | None = None
     thread: Reason | None = None
     last_lines: str = ""
+    hung: str = ""
 
     @property
     def lost_peer(self) -> bool:
@@ -137,7 +139,9 @@ class Cause:
 
     @property
     def end(self) -> str:
-        """The exit code or the signal, in words."""
+        """The exit code or the signal, in words; of a process that had not ended, the reason to end it."""
+        if self.hung:
+            return f"hung: {self.hung}"
         if self.signal:
             return f"ended by {self.signal}" + (": out of memory, by its cgroup's count" if self.out_of_memory else "")
         return f"exit code {self.code}" if self.code else "its Agent does not say how"
@@ -238,6 +242,7 @@ def read_cause(text: str) -> Cause | None:
         reason=_reason(value.get("reason")),
         thread=_reason(value.get("thread")),
         last_lines=_text(value.get("last_lines"), LAST_CHARS),
+        hung=_text(value.get("hung")),
     )
 
 

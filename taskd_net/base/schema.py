@@ -177,6 +177,10 @@ class Setting:
                     expected = "a number of seconds above 0"
                 elif self.most is not None and value > self.most:
                     expected = f"at most {self.most}"
+            case Kind.PERIOD:
+                most = sys.float_info.max if self.most is None else self.most
+                if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+                    expected = f"a number of seconds from 0 to {most:.0f}"
             case Kind.CHOICE if value not in self.choices:
                 expected = " or ".join(map(repr, self.choices))
             case Kind.SWITCH if not isinstance(value, bool):

@@ -134,6 +134,12 @@ JOB: Final = "job"
 PLATFORM: Final = "platform"
 """The two that may start again what has failed: the Mgr, or a platform."""
 
+ON_HANG_REPORT: Final = "report"
+ON_HANG_GUILTY: Final = "guilty"
+ON_HANG_ALL: Final = "all"
+ON_HANG: Final = (ON_HANG_REPORT, ON_HANG_GUILTY, ON_HANG_ALL)
+"""The answers of a Mgr to a hang: none, a restart of the guilty ranks, or of all."""
+
 RESTARTS: Final = "Restarts"
 """Key in the extension of a 210 of a Mgr of this package that restarts what fails: `JOB`. Else a platform does."""
 

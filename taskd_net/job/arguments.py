@@ -37,6 +37,12 @@ UPSTREAM: Final = f"{ENVIRONMENT}UPSTREAM"
 NODE_TIMEOUT: Final = f"{ENVIRONMENT}NODE_TIMEOUT"
 """Variable with the seconds for which the nodes of a job wait for one that has not come, or is lost."""
 
+HANG_TIMEOUT: Final = f"{ENVIRONMENT}HANG_TIMEOUT"
+"""Variable with the seconds without a mark after which a job counts as hung, for the Manager of a launcher."""
+
+ON_HANG_SET: Final = f"{ENVIRONMENT}ON_HANG"
+"""Variable with that Manager's answer to a hang."""
+
 JOB_ID: Final = f"{ENVIRONMENT}JOB_ID"
 """Variable with the id of the job, for all nodes of it."""
 

@@ -16,10 +16,21 @@ from typing import Final, NoReturn
 from taskd_net.base.address import Address
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.job_id import job_id_of
-from taskd_net.base.limits import NODE_S
+from taskd_net.base.limits import NODE_S, TIMEOUT_MAX_S
 from taskd_net.base.schema import Kind
 from taskd_net.base.untrusted import natural, shown
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT, MGR_PORT_SET, NODE_TIMEOUT, joined, read
+from taskd_net.base.vocabulary import ON_HANG, ON_HANG_REPORT
+from taskd_net.job.arguments import (
+    HANG_TIMEOUT,
+    JOB_ID,
+    LOOPBACK,
+    MGR_PORT,
+    MGR_PORT_SET,
+    NODE_TIMEOUT,
+    ON_HANG_SET,
+    joined,
+    read,
+)
 from taskd_net.job.manager.config import NODE_LEAST_S, NODE_LONGEST_S
 from taskd_net.job.platforms.display import document, lines
 from taskd_net.job.platforms.facts import NODES_MOST, Said
@@ -58,8 +69,8 @@ def parse(
         above: names of the programs above this process, the nearest first.
 
     Returns:
-        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` in seconds or None, the `place`
-        of this node, and the numbers of `nodes` and of this node's `processes`. `max_restarts` is None where nobody has
+        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` and `hang_timeout` in seconds or
+        None, `on_hang`, the `place` of this node, and the numbers of `nodes` and of this node's `processes`. `max_restarts` is None where nobody has
         said it, and `node_rank` where the Manager is to give it.
 
     Raises:
@@ -137,6 +148,18 @@ def _add_own(parser: ArgumentParser) -> None:
         default=os.environ.get(NODE_TIMEOUT) or None,
         help="Seconds that the nodes wait for one that has not come, or is lost, and for the Manager. Give each node "
         f"the same. Default: {NODE_S:g}. Variable {NODE_TIMEOUT}.",
+    )
+    parser.add_argument(
+        "--hang-timeout",
+        default=os.environ.get(HANG_TIMEOUT) or None,
+        help="Seconds without a step after which the job counts as hung, for the Manager that this command starts; 0: "
+        f"never. Default: learnt from the steps. Variable {HANG_TIMEOUT}.",
+    )
+    parser.add_argument(
+        "--on-hang",
+        default=os.environ.get(ON_HANG_SET) or None,
+        help="That Manager's answer to a hang: report it, restart the guilty ranks, or restart all. Default: "
+        f"{ON_HANG_REPORT}. Variable {ON_HANG_SET}.",
     )
 
 
@@ -235,6 +258,9 @@ def _check(args: Namespace, processes_of: Callable[[str], int]) -> None:
     if args.mgr_port is not None and natural(args.mgr_port.strip(), _PORTS[-1]) in (None, 0):
         raise ConfigError(f"--mgr-port is {shown(args.mgr_port)}; expected a port, 1 to 65535")
     args.node_timeout = None if args.node_timeout is None else _node_timeout(args.node_timeout)
+    args.hang_timeout = None if args.hang_timeout is None else _hang_timeout(args.hang_timeout)
+    if args.on_hang is not None and args.on_hang not in ON_HANG:
+        raise ConfigError(f"--on-hang is {shown(args.on_hang)}; expected {', '.join(ON_HANG[:-1])} or {ON_HANG[-1]}")
     if args.rdzv_endpoint:
         endpoint(args.rdzv_endpoint)
     first, by = args.place.first_host
@@ -253,6 +279,18 @@ def _node_timeout(text: str) -> float:
     if not isinstance(seconds, float) or not NODE_LEAST_S <= seconds <= NODE_LONGEST_S:
         bounds = f"{NODE_LEAST_S:g} to {NODE_LONGEST_S:g}"
         raise ConfigError(f"--node-timeout is {shown(text)}; expected a number of seconds, {bounds}")
+    return seconds
+
+
+def _hang_timeout(text: str) -> float:
+    """The seconds of `--hang-timeout`.
+
+    Raises:
+        ConfigError: they are none, or out of bounds.
+    """
+    seconds = read(text, Kind.SECONDS)
+    if not isinstance(seconds, float) or not 0.0 <= seconds <= TIMEOUT_MAX_S:
+        raise ConfigError(f"--hang-timeout is {shown(text)}; expected a number of seconds, 0 to {TIMEOUT_MAX_S:g}")
     return seconds
 
 

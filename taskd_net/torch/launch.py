@@ -28,7 +28,18 @@ from taskd_net.base.vocabulary import JOB, PLATFORM
 from taskd_net.job import ancestors, cpu_quota, manager_place, run_arguments
 from taskd_net.job.agent import last_words
 from taskd_net.job.agent.agent import Told
-from taskd_net.job.arguments import JOB_ID, LOOPBACK, MGR_PORT_SET, NODE_TIMEOUT, PROXY_PORT, UPSTREAM, joined, secured
+from taskd_net.job.arguments import (
+    HANG_TIMEOUT,
+    JOB_ID,
+    LOOPBACK,
+    MGR_PORT_SET,
+    NODE_TIMEOUT,
+    ON_HANG_SET,
+    PROXY_PORT,
+    UPSTREAM,
+    joined,
+    secured,
+)
 from taskd_net.job.clusterd.place import clusterd_of_environment
 from taskd_net.job.end_of_job import say_end
 from taskd_net.job.launcher_signals import EarlySigint, LauncherSignals
@@ -103,6 +114,10 @@ def _run(arguments: Sequence[str], early: EarlySigint, failures: Failures) -> No
     args.launches = args.mgr or not (args.no_mgr or clusterd_of_environment())
     if args.node_timeout is not None:
         os.environ[NODE_TIMEOUT] = str(args.node_timeout)  # for the Manager
+    if args.hang_timeout is not None:
+        os.environ[HANG_TIMEOUT] = str(args.hang_timeout)
+    if args.on_hang is not None:
+        os.environ[ON_HANG_SET] = args.on_hang
     told = _told(args)
     args.max_restarts = args.max_restarts or 0
     has_proxy = UPSTREAM in os.environ

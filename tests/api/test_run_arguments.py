@@ -32,6 +32,7 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 PORT = "expected a port, 1 to 65535"
 SECONDS = "expected a number of seconds, 1 to 86400"
+PERIOD = "expected a number of seconds, 0 to 86400"
 NODES = "expected a number of nodes, 1 to 65536, such as 2"
 ALONE = "--standalone for one node"
 ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
@@ -61,6 +62,10 @@ ENDPOINT = "expected HOST:PORT, such as 10.0.0.7:29400"
         (["--node-timeout=0.5"], f"--node-timeout is '0.5'; {SECONDS}"),
         (["--node-timeout=86401"], f"--node-timeout is '86401'; {SECONDS}"),
         (["--node-timeout=nan"], f"--node-timeout is 'nan'; {SECONDS}"),
+        (["--hang-timeout=x"], f"--hang-timeout is 'x'; {PERIOD}"),
+        (["--hang-timeout=-1"], f"--hang-timeout is '-1'; {PERIOD}"),
+        (["--hang-timeout=nan"], f"--hang-timeout is 'nan'; {PERIOD}"),
+        (["--on-hang=kill"], "--on-hang is 'kill'; expected report, guilty or all"),
         (["--rdzv-endpoint=host:x"], f"--rdzv-endpoint is 'host:x'; {ENDPOINT}"),
         (["--rdzv-endpoint=host:70000"], f"--rdzv-endpoint is 'host:70000'; {ENDPOINT}"),
         (["--rdzv-endpoint=::1:29400"], f"--rdzv-endpoint is '::1:29400'; {ENDPOINT}"),
@@ -158,3 +163,14 @@ def test_flag_for_the_wait_has_precedence_over_its_variable(monkeypatch: pytest.
     assert parse().node_timeout is None
     monkeypatch.setenv("TASKD_NET_NODE_TIMEOUT", "60")
     assert parse().node_timeout == 60.0 and parse("--node-timeout=90.5").node_timeout == 90.5
+
+
+def test_flags_for_hangs_have_precedence_over_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TASKD_NET_HANG_TIMEOUT", "TASKD_NET_ON_HANG"):
+        monkeypatch.delenv(name, raising=False)
+    assert (parse().hang_timeout, parse().on_hang) == (None, None)
+    monkeypatch.setenv("TASKD_NET_HANG_TIMEOUT", "60")
+    monkeypatch.setenv("TASKD_NET_ON_HANG", "guilty")
+    assert (parse().hang_timeout, parse().on_hang) == (60.0, "guilty")
+    given = parse("--hang-timeout=0", "--on-hang=all")
+    assert (given.hang_timeout, given.on_hang) == (0.0, "all")

@@ -17,7 +17,6 @@ from taskd_net.job.decide.hangs import (
     GOES_ON,
     HUNG,
     LIE_S,
-    LISTED_MOST,
     LONGEST_TIMES,
     LOOK_S,
     NETWORK,
@@ -36,6 +35,7 @@ from taskd_net.job.decide.hangs import (
     Lengths,
     Verdict,
 )
+from taskd_net.job.decide.laggards import LISTED_MOST
 from tests.jobs.training import Training, is_stuck
 
 LIMIT = 10.0

@@ -116,7 +116,7 @@ def test_only_changed_parts_are_unsaved() -> None:
     scene.job.step(scene.now, Tick())
     sending = scene.job.state.outbox.commands()
     always = {"rest", "plugins", "devices"}
-    names = {"agent/0", "agent/1", "worker/2", "books", *always, *(f"sending/{uuid}" for uuid in sending)}
+    names = {"agent/0", "agent/1", "worker/2", "books", "hangs", *always, *(f"sending/{uuid}" for uuid in sending)}
     assert scene.job.unsaved().keys() == names and len(sending) == 2
     assert scene.job.unsaved().keys() == always
     scene.job.step(scene.now, Acknowledged(sending[0]))

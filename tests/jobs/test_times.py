@@ -21,7 +21,11 @@ from tests.jobs.scene import CLUSTERD, LOCAL, commands, started
 
 DAY_S: Final = 86_400.0
 
-NO_TIMES: Final = {"Fault.reported", "JobFailure.lived", "JobFailure.phases", "Task.limits"}
+NO_TIMES: Final = {
+    *("Fault.reported", "JobFailure.lived", "JobFailure.phases", "Task.limits", "Lengths.longest", "Lengths.total"),
+    *("NodeProgress.loss", "NodeProgress.marked", "NodeProgress.spent", "RankProgress.marked", "RankProgress.moved"),
+    *("Verdict.limit", "_Open.age"),
+}
 """Numbers that are no time of the Manager's clock: an Agent's own time, and seconds."""
 
 

@@ -64,6 +64,19 @@ def test_recovery_in_place_is_the_jobs_own_where_nothing_else_restarts(settings:
     assert ManagerConfig(job_id="J", **settings).decisions().supervises is job
 
 
+def test_hangs_are_answered_where_the_manager_restarts() -> None:
+    given = ManagerConfig(job_id="J", hang_timeout=30.0, on_hang="all", nodes=2, processes_per_node=1)
+    assert (given.decisions().hang_timeout, given.decisions().answers_hangs) == (30.0, False)
+    assert replace(given, restarts="job").decisions().answers_hangs
+    assert not replace(given, restarts="job", on_hang="report").decisions().answers_hangs
+
+
+@pytest.mark.parametrize("wrong", [{"hang_timeout": -1.0}, {"hang_timeout": True}, {"on_hang": "kill"}])
+def test_wrong_settings_of_hangs_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ManagerConfig(job_id="J", **wrong)
+
+
 def test_rooted_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = ManagerConfig(job_id="J", state="j.sqlite3", fault_config="/rules", fault_on_reset="bin/reset")

@@ -17,6 +17,9 @@ FAILED = Notice("plugin_barred", {"stream": "s", "plugin": "P", "reason": "KeyEr
         (Notice("pause_overdue", {"seconds": 3600}), "pause_overdue seconds=3600"),
         (Notice("stop_forgotten", {"strategy": "continue"}), "stop_forgotten strategy=continue"),
         (Notice("meets_by_framework", {"nodes": "1"}), "meets_by_framework nodes=1"),
+        (Notice("hang_suspected", {"seconds": 12}), "hang_suspected seconds=12"),
+        (Notice("hang_found", {"ranks": "2"}), "hang_found ranks=2"),
+        (Notice("hang_over", {"seconds": 0}), "hang_over seconds=0"),
         (Notice("message_lost", {"uuid": "u", "goes_on": 1}), "command_not_taken uuid=u goes_on=1"),
     ],
 )

@@ -76,7 +76,7 @@ class JobFailure:
 
     def take(self, cause: Cause) -> None:
         """A cause on some node: the earliest one counts."""
-        if not self.ranks or order(cause) < order(self.first):
+        if not (self.ranks or self.first.hung) or order(cause) < order(self.first):
             self.first = cause
 
     @property
@@ -307,7 +307,7 @@ class JobFailures:
 
     def _is_of_lost_node(self, failure: JobFailure) -> bool:
         """True where ranks failed only because a node was lost, or none failed: no node has one restart less."""
-        return bool(self.lost) and (failure.first.lost_peer or not failure.ranks)
+        return bool(self.lost) and (failure.first.lost_peer or not (failure.ranks or failure.first.hung))
 
 
 def told(failure: JobFailure) -> str:
@@ -315,5 +315,6 @@ def told(failure: JobFailure) -> str:
     if failure.lost:
         nodes, ranks = (",".join(map(str, each)) for each in (failure.lost, sorted(failure.ranks)))
         return f"node {nodes} was lost" + (f"; after it ranks {ranks}" if ranks else "")
-    said = summary(failure.first)
+    hung = failure.first.hung if not failure.ranks else ""
+    said = f"the job hung: {hung}" if hung else summary(failure.first)
     return f"{said}; after it ranks {','.join(map(str, failure.others))}" if failure.others else said

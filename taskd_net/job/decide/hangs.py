@@ -347,6 +347,18 @@ class Hangs:
         self.verdict, self.changed = judged, True
         return True
 
+    def news(self) -> str:
+        """The event for the log since the last call; empty for none."""
+        state = self.verdict.state if self.verdict.state in STUCK else GOES_ON
+        if state == self.told:
+            return ""
+        self.told, self.changed = state, True
+        return {SUSPECTED: "hang_suspected", HUNG: "hang_found"}.get(state, "hang_over")
+
+    def stands(self, now: float) -> float:
+        """Seconds for which the job has been hung; 0 while it is not."""
+        return max(0.0, now - self.verdict.since) if self.verdict.state == HUNG else 0.0
+
     def _learn(self, look: _Look, before: _Look | None) -> None:
         """Note intervals that have ended, and the states of processes."""
         opened = {} if before is None else dict(before.open)

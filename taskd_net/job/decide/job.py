@@ -53,11 +53,13 @@ from taskd_net.job.decide.events import (
     Underway,
 )
 from taskd_net.job.decide.failures import JobFailures, told
+from taskd_net.job.decide.hang_answers import failures_of
+from taskd_net.job.decide.hangs import HUNG
 from taskd_net.job.decide.node_ranks import Holder
 from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
-from taskd_net.job.decide.plugins.actions import UNLIMITED, offered
+from taskd_net.job.decide.plugins.actions import RECOVERY, UNLIMITED, offered
 from taskd_net.job.decide.records import JOB_NODES, Fault, Taken, read_fault
 from taskd_net.job.decide.snapshot import JobConfig, Snapshot
 from taskd_net.job.decide.state import JobState
@@ -189,7 +191,7 @@ class Job:
         tick is stored after it: the next Manager waits for what was left then.
         """
         current = self.state
-        later = min(current.again or INFINITY, current.outbox.wake, self.devices.next_look)
+        later = min(current.again or INFINITY, current.outbox.wake, self.devices.next_look, current.hangs.wake)
         if later != INFINITY:
             later = min(later, current.ticked + TIME_STORED_S)
         due = current.ticked if current.dirty else later
@@ -237,6 +239,7 @@ class Job:
     def _move(self, then: float, now: float) -> None:
         current = self.state
         times.move(current, then, now)
+        current.hangs.changed = True
         current.records.deaf_until(now)
         current.outbox.unsaved.update(current.outbox.sending)
         for plugin in self.plugins:
@@ -344,6 +347,7 @@ class Job:
         current.now = current.ticked = max(now, current.now)
         self.devices.look(current.now)
         self.devices.stepped = False
+        self._judge_hang(outcome)
         self._keep_books()
         self._resend(outcome)
         again = self._run(outcome)
@@ -355,6 +359,7 @@ class Job:
         self._give_ranks(outcome)
         report_at = self._report_faults(outcome)
         self._keep_books()
+        current.hangs.watch(current.now, going=self._trains())
         current.records.forget_changes()
         outcome.withdrawn = current.outbox.take_withdrawn()
         current.dirty = self.devices.stepped
@@ -430,15 +435,47 @@ class Job:
         again = failure is None or (bool(failure.answer) and not rounds.open)
         healthy = report.extension.get(vocabulary.WORKER_STATE, _HEALTHY) == _HEALTHY
         runs = begun and again and healthy and report.msg_type == vocabulary.KEEP_ALIVE
-        current.books.report(current.now, node, agent.birth, read_progress(text), failures, runs=runs)
+        progress = read_progress(text)
+        current.books.report(current.now, node, agent.birth, progress, failures, runs=runs)
         failures.reaches(current.books.highest)
+        if progress is not None and current.hangs.take(current.now, node, progress, self.config.hang_timeout):
+            current.dirty = True
+
+    def _trains(self) -> bool:
+        """True while the ranks are at work, and nobody waits for a node, a restart, or ClusterD."""
+        current, records, rounds = self.state, self.state.records, self.state.records.rounds
+        if not records.agents or current.paused or self._streams.pauses_training or self._snapshot().any_faulty:
+            return False
+        if self.config.supervises and (not rounds.open or self._streams.streams[RECOVERY].owner):
+            return False
+        return not (records.asking or epochs.LEFT in records.epochs.phases)
+
+    def _judge_hang(self, outcome: Outcome) -> None:
+        """Judge whether the job stands still, and have its guilty ranks restarted where the settings say so."""
+        current, hangs, config = self.state, self.state.hangs, self.config
+        hangs.look(current.now, config.hang_timeout)
+        verdict = hangs.verdict
+        if event := hangs.news():
+            ranks = ",".join(str(each.rank) for each in verdict.guilty)
+            reason = "; ".join(f"rank {each.rank}: {each.words}" for each in verdict.guilty) or verdict.words
+            quiet = round(current.now - verdict.since) if verdict.since else 0
+            outcome.note(event, seconds=quiet, limit=round(verdict.limit), ranks=ranks, reason=reason)
+        if verdict.state != HUNG or hangs.acted or not config.answers_hangs or not self._trains():
+            return
+        hangs.acted = hangs.changed = True
+        everybody = config.on_hang == vocabulary.ON_HANG_ALL
+        processes, open_ = config.processes_per_node, current.records.rounds.open
+        for each in failures_of(verdict, current.records, processes, current.now, everybody=everybody):
+            current.records.hangs(each.node, each.fault)
+            current.failures.take(current.now, each.node, each.failed, each.cause, rounds=open_)
 
     def _keep_books(self) -> None:
         """Bring the books up to the present."""
         current, known = self.state, self.state.records.epochs
         stage = stage_of(current.now, current.records, current.failures, supervises=self.config.supervises)
         joined = known.number > known.over and known.all_in(epochs.RUNNING)
-        current.books.look(current.now, stage, current.failures, joined=joined)
+        hung = current.hangs.stands(current.now)
+        current.books.look(current.now, stage, current.failures, joined=joined, hung=hung)
 
     def _acknowledge(self, event: Acknowledged) -> bool:
         """Settle what has arrived.

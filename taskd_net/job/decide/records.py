@@ -387,6 +387,13 @@ class Records:
             self.faulty.discard(rank)
             self._agent_changed(rank)
 
+    def hangs(self, rank: int, fault: Fault) -> None:
+        """Processes of a node have to be restarted, though their Agent has reported no failure."""
+        self.agents[rank].fault = fault
+        self.faulty.add(rank)
+        self._drop(fault.ranks, rank)
+        self._agent_changed(rank)
+
     def has_lost_peer(self, rank: int) -> bool:
         """True for a Worker whose last words were that a peer is gone from the present epoch."""
         report = self._departure(rank)

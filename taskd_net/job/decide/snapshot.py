@@ -67,6 +67,8 @@ class JobConfig:
         reporters: the senders whose reports of devices count.
         interval: pause between two snapshots of TaskD's Manager, in seconds; some times are multiples of it.
         decision_wait: seconds that the training framework waits for ClusterD's decision; 0 for unknown.
+        hang_timeout: seconds without a mark that are a hang; 0: no hang is looked for; None: the limit is learnt.
+        on_hang: the answer to a hang, one of `vocabulary.ON_HANG`.
         times: that no user sets.
     """
 
@@ -83,6 +85,8 @@ class JobConfig:
     reporters: Reporters = field(default_factory=Reporters)
     interval: float = 0.1
     decision_wait: float = 0.0
+    hang_timeout: float | None = None
+    on_hang: str = vocabulary.ON_HANG_REPORT
     times: JobTimes = JobTimes()
 
     @property
@@ -98,6 +102,11 @@ class JobConfig:
     def recovers(self) -> bool:
         """True where ClusterD decides on faults. Agents' reports alone move nothing then."""
         return bool(self.fault_recover) and self.taskd_enable and self.clusterd
+
+    @property
+    def answers_hangs(self) -> bool:
+        """True where the Manager restarts the ranks of a hang."""
+        return self.supervises and self.on_hang != vocabulary.ON_HANG_REPORT
 
     @property
     def silence_s(self) -> float:

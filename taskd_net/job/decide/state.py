@@ -12,6 +12,7 @@ from taskd_net.job.decide.books import Books
 from taskd_net.job.decide.device_state import DeviceState
 from taskd_net.job.decide.events import GLOBAL_FAULT, STOP_TRAIN, Signal
 from taskd_net.job.decide.failures import JobFailures
+from taskd_net.job.decide.hangs import Hangs
 from taskd_net.job.decide.node_ranks import NodeRanks
 from taskd_net.job.decide.orders import ClusterdRound, OpenFaults, Orders
 from taskd_net.job.decide.outbox import Outbox, Sending
@@ -43,7 +44,7 @@ class NewerRelease(ConfigError):
     """A newer release has written the state."""
 
 
-_OWN_PARTS: Final = ("records", "outbox", "orders", "devices", "failures", "books")
+_OWN_PARTS: Final = ("records", "outbox", "orders", "devices", "failures", "books", "hangs")
 """Fields of the state that are stored in parts of their own."""
 
 _OF_DEVICES: Final = ("tasks", "nodes", "reporters", "ranks", "listed")
@@ -82,6 +83,7 @@ class JobState:
         devices: faults of devices.
         failures: of the run.
         books: of the run: its wall time, and its steps.
+        hangs: the watch over the progress of its ranks.
         calls: calls of the controller whose report is missing, by name.
         paused_until: end of `pauseStartAgent` at the latest; 0 while it is not in force.
         retry_time, first_retry_time: as in a Snapshot.
@@ -110,6 +112,7 @@ class JobState:
     devices: DeviceState = field(default_factory=DeviceState)
     failures: JobFailures = field(default_factory=JobFailures)
     books: Books = field(default_factory=Books)
+    hangs: Hangs = field(default_factory=Hangs)
     calls: dict[str, Call] = field(default_factory=dict)
     paused_until: Timer = 0.0
     retry_time: int | None = None
@@ -129,7 +132,7 @@ class JobState:
 
 def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | None]:
     """Take out the changed parts: `agent/3`, `worker/7`, `sending/UUID`, `device/NODE/NAME`, `orders`, `failures`,
-    `books`, `fault_files`; and always `rest`, `devices` and `plugins`.
+    `books`, `hangs`, `fault_files`; and always `rest`, `devices` and `plugins`.
     """
     records, outbox = state.records, state.outbox
     parts: dict[str, str | None] = {}
@@ -150,6 +153,8 @@ def unsaved(state: JobState, plugins: Iterable[AnyPlugin]) -> dict[str, str | No
         state.failures.changed, parts["failures"] = False, to_text(state.failures)
     if state.books.take_out():
         parts["books"] = to_text(state.books)
+    if state.hangs.changed:
+        state.hangs.changed, parts["hangs"] = False, to_text(state.hangs)
     rest = {each.name: getattr(state, each.name) for each in fields(state) if each.name not in _OWN_PARTS}
     indexes = {each.name: getattr(records, each.name) for each in fields(records) if each.name not in _APART}
     parts["rest"] = to_text({"schema": SCHEMA, "state": rest, "records": indexes})
@@ -176,8 +181,8 @@ def from_parts(parts: Mapping[str, str], plugins: Iterable[AnyPlugin]) -> JobSta
     devices = _value(parts.get("devices", "{}"))
     if isinstance(devices, dict):
         devices |= {"files": _value(parts.get("fault_files", "{}")), "policy": below["device"]}
-    failures, books = (_value(parts.get(name, "{}")) for name in ("failures", "books"))
-    own = {"records": records, "orders": orders, "devices": devices, "failures": failures, "books": books}
+    own = {name: _value(parts.get(name, "{}")) for name in ("failures", "books", "hangs")}
+    own |= {"records": records, "orders": orders, "devices": devices}
     read = _with_round(from_plain(JobState, state | own, "state"), state)
     sendings = {uuid: from_plain(Sending, value, f"sending.{uuid}") for uuid, value in below["sending"].items()}
     read.outbox.fill(sendings)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from taskd_net.base.codes import ConfigError
 from taskd_net.base.expect import Expected
-from taskd_net.base.limits import IN_PLACE_S, NODE_S
+from taskd_net.base.limits import IN_PLACE_S, NODE_S, TIMEOUT_MAX_S
 from taskd_net.base.position import read_nodes
 from taskd_net.base.schema import Group, Kind, setting, settings_of
 from taskd_net.base.untrusted import natural
-from taskd_net.base.vocabulary import JOB, PLATFORM
+from taskd_net.base.vocabulary import JOB, ON_HANG, ON_HANG_REPORT, PLATFORM
 from taskd_net.job.clusterd.place import CLUSTERD_VARIABLES
 from taskd_net.job.faults.config import FaultSettings
 from taskd_net.job.keep.place import is_etcd
@@ -112,6 +112,12 @@ class ManagerConfig(FaultSettings):
             of them together. It needs `expect` ([training](training.md)). `in_place` without ClusterD means `job`.
         node_timeout: Seconds that the other nodes wait for one that has not come, or is lost, where the Manager
             restarts. Then all end.
+        hang_timeout: Seconds without a mark of the training after which a job counts as hung; 0: never. Without it the
+            limit is learnt, and at least 300. A shorter one finds a hang sooner; give more than the longest evaluation
+            or checkpoint takes ([watching](watching.md#is-it-stuck)).
+        on_hang: Answer to a hang. `report`: only tell it. `guilty`: restart the ranks that hold up the others, in place
+            where ranks rejoin. `all`: restart all. The last two need `restarts` `job`, cost a restart of the budget,
+            and restart all where nobody is named.
         fault_devices: File with the global rank of each device, for devices whose Agents do not say it.
         fault_separated: File with the devices that a person has to give free. The Manager adds names, and people
             remove them.
@@ -151,6 +157,8 @@ class ManagerConfig(FaultSettings):
         Kind.CHOICE, None, choices=(JOB, PLATFORM), unset="`job` with `in_place` and `expect`, without ClusterD"
     )
     node_timeout: float = _manager(Kind.SECONDS, NODE_S, least=NODE_LEAST_S, most=NODE_LONGEST_S)
+    hang_timeout: float | None = _manager(Kind.PERIOD, None, most=TIMEOUT_MAX_S, unset="learnt")
+    on_hang: str = _manager(Kind.CHOICE, ON_HANG_REPORT, choices=ON_HANG)
     fault_devices: str | None = _fault(Kind.FILE, None, unset="none")
     fault_separated: str | None = _fault(Kind.FILE, None, unset="beside the state file")
     fault_on_reset: str | None = _fault(Kind.FILE, None, unset="none")
@@ -253,6 +261,8 @@ class ManagerConfig(FaultSettings):
             ),
             reporters=Reporters(certified, read_nodes(self.fault_reporters) if self.fault_reporters else frozenset()),
             interval=self.process_interval / 1000,
+            hang_timeout=self.hang_timeout,
+            on_hang=self.on_hang,
             decision_wait=natural(os.environ.get(DECISION_WAIT, ""), DECISION_WAIT_MOST_S) or 0,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from taskd_net.base.vocabulary import ON_HANG_REPORT
 from taskd_net.job.decide.traffic import Notice
 from taskd_net.job.manager.config import INTERVAL, ManagerConfig, ignored_interval
 
@@ -16,6 +17,8 @@ def log_without_effect(log: Any, config: ManagerConfig) -> None:
     decisions = config.decisions()
     if decisions.fault_recover and not decisions.clusterd:
         log.warning("fault_recover_without_clusterd", reason="the Manager decides on reports of Agents")
+    if decisions.on_hang != ON_HANG_REPORT and not decisions.supervises:
+        log.warning("hangs_only_reported", reason="a platform restarts processes; restarts is not job")
 
 
 def log_failure(log: Any, plugin: str, reason: str, trace: BaseException | str, *, off: bool) -> None:
@@ -50,6 +53,12 @@ def log_notice(log: Any, notice: Notice, guarded: Collection[str]) -> str | None
             log.warning("meets_by_framework", **notice.fields)
         case "failure_answered":
             log.warning("failure_answered", **notice.fields)
+        case "hang_suspected":
+            log.warning("hang_suspected", **notice.fields)
+        case "hang_found":
+            log.error("hang_found", **notice.fields)
+        case "hang_over":
+            log.info("hang_over", **notice.fields)
         case "message_lost":
             log.warning("command_not_taken", **notice.fields)
         case _ if notice.fields["plugin"] not in guarded:
