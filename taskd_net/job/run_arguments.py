@@ -69,9 +69,9 @@ def parse(
         above: names of the programs above this process, the nearest first.
 
     Returns:
-        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` and `hang_timeout` in seconds or
-        None, `on_hang`, the `place` of this node, and the numbers of `nodes` and of this node's `processes`. `max_restarts` is None where nobody has
-        said it, and `node_rank` where the Manager is to give it.
+        torchrun's namespace, with `mgr`, `no_mgr`, `job_id`, `mgr_port`, `node_timeout` and `hang_timeout` in seconds
+        or None, `on_hang`, the `place` of this node, and the numbers of `nodes` and of this node's `processes`.
+        `max_restarts` is None where nobody has said it, and `node_rank` where the Manager is to give it.
 
     Raises:
         SystemExit: 2 for an argument that is wrong, with one line on stderr. 0 after `--show-launcher`, which prints.

@@ -47,7 +47,7 @@ def test_rank_that_was_never_started_is_absent(records: Records) -> None:
     with Rank(records) as rank:
         rank.run("from taskd_net import train", "train.step(1)")
         found = look(records)
-    assert [(each.rank, each.seen) for each in found.slowest] == [(1, Seen.ABSENT), (0, Seen.RUNS)]
+    assert [(each.rank, each.seen) for each in found.slowest] == [(0, Seen.RUNS), (1, Seen.ABSENT)]
 
 
 def test_last_marks_of_a_replaced_process_count(records: Records) -> None:

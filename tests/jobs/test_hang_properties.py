@@ -99,7 +99,7 @@ def test_a_verdict_names_only_ranks_that_were_quiet_for_their_limit(
     for kind, what in steps:
         training.act(kind, what)
         assert training.verdict.state in (UNWATCHED, GOES_ON, UNKNOWN, SUSPECTED, HUNG)
-    # Whatever was before: a training whose ranks all mark in each second goes on.
+    # A training goes on at once, after all of this, where its ranks mark in each second.
     training.silent.clear()
     training.hangs.watch(training.now, going=True)
     for rank in training.ranks:

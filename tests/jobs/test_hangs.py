@@ -10,6 +10,7 @@ import pytest
 from taskd_net.base.progress import NodeProgress, RankProgress, Seen
 from taskd_net.job.decide.hangs import (
     COLLECTIVES,
+    DONE,
     EACH_LOOK,
     ENDING,
     FIRST,
@@ -171,6 +172,17 @@ def test_the_end_of_a_training_is_no_hang() -> None:
     training.silent |= {0, 1}
     training.quiet()
     assert training.verdict == Verdict(GOES_ON, words=ENDING) and training.hangs.wake == float("inf")
+
+
+def test_quiet_after_the_last_step_is_unknown() -> None:
+    training = at_work()
+    training.of = 6
+    training.step(0, 1, 2)
+    training.pass_by(LIMIT + 3)
+    assert training.verdict.state == HUNG and training.named == [3]
+    training.step(3)
+    training.pass_by(60)
+    assert training.verdict.state == UNKNOWN and training.verdict.words == DONE
 
 
 def test_several_ranks_behind_are_not_named() -> None:

@@ -42,6 +42,8 @@ class Training:
         self.silent: set[int] = set()
         """Nodes whose looks do not arrive."""
         self.history = list[tuple[float, Verdict]]()
+        self.of: int | None = None
+        """The last step, where the script says it."""
         self.lines = list[str]()
         """A transcript: the second, and the verdict that came then."""
         self.hangs.watch(self.now, going=True)
@@ -116,6 +118,7 @@ class Training:
                     high_group=max(groups, default=None),
                     marked=min(marked, default=None),
                     slowest=furthest_behind(ranks),
+                    of=self.of,
                 )
             )
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskd_net.base import rank_record
-from taskd_net.base.progress import SECTION_CHARS, SLOWEST, STEP_MOST, NodeProgress, RankProgress, Seen, Spent
+from taskd_net.base.progress import SECTION_CHARS, STEP_MOST, NodeProgress, RankProgress, Seen, Spent, furthest_behind
 
 HOLDS_NS: Final = 3_000_000_000
 """Nanoseconds without a beat of a process that runs, after which one of its threads holds the interpreter. The beat
@@ -187,7 +187,7 @@ class NodeLedger:
             low_group=min(groups, default=None),
             high_group=max(groups, default=None),
             marked=min(marked, default=None),
-            slowest=tuple(sorted(found, key=_place)[:SLOWEST]) if watched else (),
+            slowest=furthest_behind(found) if watched else (),
             steps=0 if busiest is None else busiest.steps,
             again=0 if busiest is None else busiest.again,
             samples=min(sum(rank.samples for rank in ever), STEP_MOST),
@@ -305,10 +305,3 @@ def _rank(sight: Sight) -> int:
 
 def _steps(rank: _Rank) -> int:
     return rank.steps
-
-
-def _place(rank: RankProgress) -> tuple[int, int, float, int]:
-    """The place of a rank in the order from the slowest on: collectives come first, as one waits for all ranks."""
-    group = -1 if rank.group is None else rank.group
-    step = -1 if rank.step is None else rank.step
-    return group, step, -(rank.marked or 0.0), rank.rank

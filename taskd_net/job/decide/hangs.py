@@ -93,6 +93,7 @@ SECTION: Final = "section "
 NETWORK: Final = "no Agent reports any more: the mesh's network, not a hang"
 OFF: Final = "switched off by hang_timeout"
 RECOVERS: Final = "a recovery is under way"
+DONE: Final = "all ranks have done the last step, and have not ended"
 ENDING: Final = "the ranks end"
 _HELD: Final = (Seen.STOPPED, Seen.TRACED)
 
@@ -465,6 +466,8 @@ class Hangs:
         if not standing:
             return Verdict(GOES_ON, words=ENDING)
         since = max(each.since for each in standing)
+        if self._is_done(looks):
+            return Verdict(UNKNOWN, since, words=DONE)
         if quiet:
             first = min(quiet, key=lambda each: each.rank.rank)
             where = first.place if first.place in (STEPS, FIRST) else f"the {first.place}"
@@ -476,6 +479,12 @@ class Hangs:
         limit = max(each.limit or 0.0 for each in overdue)
         words = found.words or "no rank has marked anything for longer than its limit"
         return Verdict(SUSPECTED, since, limit=limit, words=words, guilty=_guilty(found.guilty))
+
+    def _is_done(self, looks: dict[int, _Look]) -> bool:
+        """True where each rank that marks steps has done the last one."""
+        of = max((look.progress.of for look in looks.values() if look.progress.of is not None), default=None)
+        steps = [look.progress.lowest for look in looks.values() if look.progress.lowest is not None]
+        return of is not None and min(steps, default=0) >= of
 
     def _judge_alone(self, looks: dict[int, _Look], left: list[_Standing]) -> Verdict:
         """Judge where some ranks go on, and have left others behind."""
