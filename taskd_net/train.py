@@ -53,8 +53,8 @@ _OF_SECTIONS: Final = {name: _CLASSES[name] for name in ("data", "checkpoint", "
 def step(n: int, *, loss: float | None = None, samples: int | None = None, of: int | None = None) -> None:
     """Mark the end of a training step. Takes less than 2 µs.
 
-    A step that the job had done before, such as after a restart from a checkpoint, counts as repeated. The time since
-    the mark before belongs to this step, as far as it was outside of sections.
+    A step that the job has done before counts as repeated: after a restart, or in a process that has gone back to a
+    checkpoint. The time since the step before belongs to this one, as far as it was outside of sections.
 
     Args:
         n: number of the step, which grows over the whole training: also over epochs and restarts.
@@ -163,6 +163,7 @@ class _Ledger:
         if before is not None and before[1] == self.pid:
             self.turn, _, begun, self.last, self.of, self.steps, self.again, self.samples, self.loss = before[:9]
             self.marked, self.spent = before[10], list(before[14:])
+        self.highest = max(self.highest, self.last)
         self.at = min(begun, monotonic_ns())
         self.following = _AGAIN if self.last < self.highest else _STEPS
         self.running = self.following if self.marked else _START
@@ -175,8 +176,9 @@ class _Ledger:
         self._book()
         self.thread = get_ident()
         self.steps += 1
-        kind = _STEPS
-        if n <= self.highest:
+        if n > self.highest:
+            kind, self.highest = _STEPS, n
+        else:  # also after a rejoin, in which this process has gone back to a checkpoint
             kind = _AGAIN
             self.again += 1
         if kind != self.following:

@@ -57,6 +57,14 @@ def test_repeated_steps_are_counted_apart(records: Records) -> None:
         assert (found.steps, found.again, found.highest) == (6, 5, 9)
 
 
+def test_process_that_goes_back_to_a_checkpoint_repeats_steps(records: Records, rank: Rank) -> None:
+    rank.run("import time", *(f"train.step({n})" for n in (1, 2, 3)), "time.sleep(0.3)", "train.step(2)")
+    rank.run("time.sleep(0.3)", "train.step(3)", "time.sleep(0.3)", "train.step(4)")
+    found = look(records)
+    assert (found.steps, found.again) == (6, 2)
+    assert 0.6 <= found.spent[Spent.AGAIN] < 1.1 and 0.3 <= found.spent[Spent.STEPS] < 0.8
+
+
 def test_time_of_steps_and_sections_is_booked_apart(records: Records) -> None:
     records.note_highest(2)
     pause = "time.sleep(0.3)"

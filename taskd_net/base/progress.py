@@ -288,7 +288,7 @@ def _ranks(said: list[object]) -> list[RankProgress]:
                 RankProgress(
                     rank=rank,
                     pid=_natural(each.get("pid")) or 0,
-                    seen=Seen(seen) if seen in _SEEN else Seen.RUNS,
+                    seen=_SEEN.get(seen, Seen.RUNS) if isinstance(seen, str) else Seen.RUNS,
                     step=_natural(each.get("step")),
                     group=_natural(each.get("group")),
                     section=section[:SECTION_CHARS] if isinstance(section, str) else "",
@@ -300,7 +300,7 @@ def _ranks(said: list[object]) -> list[RankProgress]:
     return found
 
 
-_SEEN: Final = frozenset(each.value for each in Seen)
+_SEEN: Final = {each.value: each for each in Seen}
 _SPENT: Final = {each.value: each for each in Spent}
 
 
@@ -314,18 +314,19 @@ def _spent(said: Mapping[object, object]) -> dict[Spent, float]:
 
 
 def _natural(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
+    return value if type(value) is int and 0 <= value <= _MOST else None
 
 
 def _finite(value: object) -> float | None:
     """A number, if it is one and finite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if type(value) is not int:
         return None
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
 
 
 def _seconds(value: object) -> float | None:
