@@ -67,8 +67,8 @@ def put(record: bytearray, data: bytes, at: int) -> None:
     record[at : at + len(slot)] = slot
 
 
-def sight(said: Said | None, rank: int = 0, *, begun: int = BEGUN, seen: Seen = Seen.RUNS, pid: int = PID) -> Sight:
-    return Sight(rank, begun, pid, seen, b"" if said is None else said.record)
+def sight(said: Said | None, rank: int = 0, *, seen: Seen = Seen.RUNS, pid: int = PID, image: int = 0) -> Sight:
+    return Sight(rank, BEGUN, pid, seen, b"" if said is None else said.record, image)
 
 
 def after(seconds: float) -> int:
@@ -149,6 +149,16 @@ def test_process_whose_beat_stands_still_holds_the_interpreter() -> None:
     over = replace(said, beat=9, beats=0)  # the interpreter ends
     assert [seen(30, over), seen(40, over)] == [Seen.RUNS, Seen.RUNS]
     assert [seen(50, Said(step=1)), seen(60, Said(step=1))] == [Seen.RUNS, Seen.RUNS]
+
+
+def test_process_after_an_exec_holds_nothing() -> None:
+    """Its thread has ended with the program before."""
+    ledger = NodeLedger()
+    said = Said(step=1, beat=7)
+    looks = [(10, 1), (15, 2), (20, 2)]
+    assert [ledger.look([sight(said, image=image)], after(at)).slowest[0].seen for at, image in looks] == [
+        Seen.RUNS
+    ] * 3
 
 
 def test_time_is_that_of_the_rank_with_the_most_of_each_look() -> None:

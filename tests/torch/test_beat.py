@@ -164,6 +164,12 @@ def test_process_that_ends_slowly_does_not_hold_the_interpreter(rank: Rank, reco
     assert rank.process.wait(SOON) == 0
 
 
+def test_script_that_executes_another_program_holds_nothing(rank: Rank, records: Records) -> None:
+    beats(rank, records)
+    rank.begin("import os; os.execv(sys.executable, [sys.executable, '-c', 'input()'])")
+    assert seen_for(records, 4.5) == {Seen.RUNS}
+
+
 def test_ends_of_processes_that_beat_are_quiet(records: Records, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"{GROUPS}\nimport time\n{IMPORTED}\ntime.sleep(float(sys.argv[1]))\n")

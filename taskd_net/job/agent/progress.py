@@ -35,6 +35,7 @@ class Sight:
         pid: its process; 0 without one.
         seen: state of that process.
         record: bytes of its record; empty without one.
+        image: another value after each exec of the process.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class Sight:
     pid: int = 0
     seen: Seen = Seen.RUNS
     record: bytes = b""
+    image: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,7 @@ class _Rank:
         self._booked = [0] * len(_SPENT)
         self._group: int | None = None
         self._moved = 0
-        self._beat = self._felt = 0
+        self._beat = self._felt = self._image = 0
 
     def _count(self, marks: Marks) -> None:
         """Count steps and samples since the marks before."""
@@ -281,10 +283,15 @@ class _Rank:
         beat = read_beat(sight, now)
         if beat is not None and beat.group != self._group:
             self._group, self._moved = beat.group, now
-        if sight.seen is not Seen.RUNS or beat is None or not beat.beats or beat.turn != self._beat:
-            self._beat, self._felt = 0 if beat is None else beat.turn, now
+        if beat is None or not beat.beats:
             return sight.seen
-        return Seen.HOLDS if now - self._felt > HOLDS_NS else Seen.RUNS
+        if beat.turn != self._beat:
+            self._beat, self._felt, self._image = beat.turn, now, sight.image
+        elif sight.seen is not Seen.RUNS:
+            self._felt = now  # it has no time for a beat
+        elif sight.image == self._image and now - self._felt > HOLDS_NS:
+            return Seen.HOLDS  # and its thread was not ended by an exec
+        return sight.seen
 
 
 def _bounded(number: int) -> int | None:

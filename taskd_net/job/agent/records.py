@@ -26,8 +26,9 @@ STAT_BYTES: Final = 4096
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _SEEN: Final = {"T": Seen.STOPPED, "t": Seen.TRACED, "D": Seen.DISK, "Z": Seen.ENDED, "X": Seen.ENDED}
-_STATE, _START_TIME = 0, 19
-"""Places after the name in `/proc/PID/stat`: fields 3 and 22 of proc(5)."""
+_STATE, _START_TIME, _START_STACK = 0, 19, 25
+"""Places after the name in `/proc/PID/stat`: fields 3, 22 and 28 of proc(5). Each exec takes another place for the
+stack."""
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class Records:
 
     def started(self, local_rank: int, pid: int) -> None:
         """The process of a rank has started."""
-        _, started = _stat(pid)
+        _, started, _ = _stat(pid)
         with self._lock:
             held = self._held[local_rank]
             held.pid, held.started = pid, started
@@ -135,17 +136,17 @@ def _made(begun: int, highest: int) -> int:
 
 
 def _sight(held: _Held) -> Sight:
-    seen = Seen.ABSENT
+    seen, image = Seen.ABSENT, 0
     if held.pid:
-        seen, started = _stat(held.pid)
+        seen, started, image = _stat(held.pid)
         if started != held.started:
             seen = Seen.ENDED
     record = b"" if held.descriptor is None else os.pread(held.descriptor, rank_record.BYTES, 0)
-    return Sight(held.rank, held.begun, held.pid, seen, record)
+    return Sight(held.rank, held.begun, held.pid, seen, record, image)
 
 
-def _stat(pid: int) -> tuple[Seen, int]:
-    """State and start time of a process; zero for one that is gone."""
+def _stat(pid: int) -> tuple[Seen, int, int]:
+    """State of a process, its start time, and the place of its stack; zeros for one that is gone."""
     data = b""
     with suppress(OSError):
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -155,6 +156,6 @@ def _stat(pid: int) -> tuple[Seen, int]:
             os.close(descriptor)
     # The name, in brackets, is the process's own choice.
     fields = data.rpartition(b")")[2].decode("ascii", "replace").split()
-    if len(fields) <= _START_TIME:
-        return Seen.ENDED, 0
-    return _SEEN.get(fields[_STATE], Seen.RUNS), int(fields[_START_TIME])
+    if len(fields) <= _START_STACK:
+        return Seen.ENDED, 0, 0
+    return _SEEN.get(fields[_STATE], Seen.RUNS), int(fields[_START_TIME]), int(fields[_START_STACK])
