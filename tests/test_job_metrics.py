@@ -110,3 +110,17 @@ def test_books_are_exported() -> None:
     assert "taskd_net_job_seconds" in names and "taskd_net_job_goodput_ratio" not in names
     marking = JobView(books=BooksView(wall=5.0, seconds={"steps": 5.0}, highest=3))
     assert "taskd_net_job_left_seconds" not in {metric.name for metric in job_metrics(marking)}
+
+
+def test_hang_is_exported() -> None:
+    def exported(job: JobView) -> dict[str, float]:
+        samples = (sample for metric in job_metrics(job) for sample in metric.samples)
+        return {
+            ",".join([sample.name.removeprefix("taskd_net_job_"), *sample.labels.values()]): sample.value
+            for sample in samples
+            if sample.name.startswith(("taskd_net_job_hang", "taskd_net_job_guilty"))
+        }
+
+    states = {"hang,not watched": 0, "hang,goes on": 0, "hang,unknown": 0, "hang,suspected": 0, "hang,hung": 1}
+    assert exported(WHOLE) == states | {"guilty_ranks": 1}
+    assert exported(JobView())["hang,not watched"] == 1

@@ -1,4 +1,4 @@
-"""`taskd-net job`, and `taskd-net job why`."""
+"""`taskd-net job`, `taskd-net job why`, and `taskd-net job hang`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from taskd_net.base import upstreams
 from taskd_net.cli.command import JSON, Command, command
+from taskd_net.cli.hang_lines import draw_hang, hang_of, is_stuck
 from taskd_net.cli.job_lines import draw
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.screen import Screen
@@ -38,7 +39,8 @@ def job(ctx: click.Context, /, at: str, watch: bool, everything: bool, as_json: 
     """Show the state of the Manager of the Mgr at --at.
 
     It shows the streams with their owners, Agents with their faults, the restarts that are left, and the last decisions
-    with their cause, commands and answers. docs/manager.md describes the JSON object. `why` shows the failures.
+    with their cause, commands and answers. docs/manager.md describes the JSON object. `why` shows the failures, and
+    `hang` whether the job stands still.
 
     \b
     Examples:
@@ -46,12 +48,13 @@ def job(ctx: click.Context, /, at: str, watch: bool, everything: bool, as_json: 
       taskd-net job --at 10.0.0.7:9601 --watch
       taskd-net job --json | jq -r .trouble[]
       taskd-net job why
+      taskd-net job hang
 
     \b
     Exit codes:
       0      shown, and there is no trouble
-      1      an Agent has failed or was sent away, the state is not durable, or a
-             plugin is off
+      1      the job is hung, an Agent has failed or was sent away, the state is
+             not durable, or a plugin is off
       2      a flag, a variable or the file is wrong
       3      nobody at --at who can be asked, or a node without a Manager
 
@@ -119,5 +122,52 @@ def job_why(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
     repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=1)
 
 
+@click.command(
+    "hang",
+    cls=Command,
+    params=[*params_of("job"), JSON],
+    short_help="Show whether the job stands still, and who holds it up.",
+)
+@click.pass_context
+def job_hang(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None:
+    """Show whether the job stands still, as the Manager of the Mgr at --at judges it.
+
+    It shows the ranks that hold up the others, each with the reason, or that they are not known, and the limits. The
+    JSON object has `job`, `time` and `hang`, which docs/manager.md describes. docs/watching.md explains the states.
+
+    \b
+    Examples:
+      taskd-net job hang
+      taskd-net job hang --at 10.0.0.7:9601
+      taskd-net job hang --json | jq .hang.guilty[].rank
+
+    \b
+    Exit codes:
+      0      the job goes on, or nothing is known of a hang
+      1      it is suspected or hung
+      2      a flag, a variable or the file is wrong
+      3      nobody at --at who can be asked, or a node without a Manager
+
+    128+N: ended by signal N.
+    """
+    screen = Screen()
+    stuck = False
+
+    async def ask(client: NodeClient) -> Document:
+        return document_of(await client.job())
+
+    def show(answer: Document) -> None:
+        nonlocal stuck
+        stuck = is_stuck(answer)
+        if as_json:
+            say_json(hang_of(answer))
+        else:
+            screen.say_all(draw_hang(answer), again=False)
+
+    repeat(ctx, upstreams.parse(at, "at"), ask, show, interval=1.0, count=1)
+    sys.exit(1 if stuck else 0)
+
+
 assert isinstance(job, JobGroup)
 job.add_command(job_why)
+job.add_command(job_hang)

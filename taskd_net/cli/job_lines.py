@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from taskd_net.base.codes import Code
 from taskd_net.base.progress import ACCOUNT_WORDS
+from taskd_net.cli.hang_lines import headline
 from taskd_net.cli.mesh_lines import Line, names
 from taskd_net.cli.phrases import clock, duration, phrases, span
 from taskd_net.observe import job_view
@@ -38,14 +39,15 @@ AGENTS: Final = 20
 
 
 def draw(job: Document, *, everything: bool = False) -> list[Line]:
-    """The lines: the job, its trouble, its time, streams, ClusterD, Agents, decisions.
+    """The lines: a hang, the job, its trouble, its time, streams, ClusterD, Agents, decisions.
 
     Args:
         job: the document.
         everything: whether to show each Agent and each decision that the document has.
     """
     shown = (devices(job), _agents(job, everything=everything), _decisions(job, everything=everything))
-    return [*_head(job), *_time(job["books"]), *_streams(job), *_clusterd(job["clusterd"], job["time"]), *chain(*shown)]
+    first = [*headline(job), *_head(job)]
+    return [*first, *_time(job["books"]), *_streams(job), *_clusterd(job["clusterd"], job["time"]), *chain(*shown)]
 
 
 def devices(job: Document) -> list[Line]:

@@ -40,6 +40,12 @@ def draw_why(job: Document) -> list[Line]:
 
 
 def _last(failure: Document) -> list[Line]:
+    if failure["hung"]:
+        heading = (
+            f"FAILURE {failure['number']}  {_hung(failure)}, after {duration(failure['lived'])} of training",
+            "bold red",
+        )
+        return [heading, (f"  {_answer(failure)}", ""), *_recovery(failure, "  ")]
     if failure["lost"]:
         lost = f"{_lost(failure)}, after {duration(failure['lived'])} of training"
         heading = (f"FAILURE {failure['number']}  {lost}", "bold red")
@@ -84,7 +90,13 @@ def _lost(failure: Document) -> str:
     return f"{words}; ranks {', '.join(map(str, ranks))} lost their peers"
 
 
+def _hung(failure: Document) -> str:
+    return f"the job hung: {failure['hung']}"
+
+
 def _short(failure: Document) -> str:
+    if failure["hung"]:
+        return f"  #{failure['number']}  after {duration(failure['lived'])}: {_hung(failure)}; {_answer(failure)}"
     if failure["lost"]:
         return f"  #{failure['number']}  after {duration(failure['lived'])}: {_lost(failure)}; {_answer(failure)}"
     first = failure["first"]

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from taskd_net.base.progress import Account
-from taskd_net.observe.job_view import CLUSTERD_STATES, BooksView, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_view import (
+    CLUSTERD_STATES,
+    HANG_STATES,
+    BooksView,
+    ClusterdView,
+    HangView,
+    JobCounters,
+    JobView,
+    LeaderView,
+)
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -38,6 +47,7 @@ def job_metrics(job: JobView) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"taskd_net_job_{name}", text, number)
     if job.books.wall:
         yield from _books(job.books)
+    yield from _hang(job.hang)
     if job.fault_mode:
         devices = GaugeMetricFamily("taskd_net_job_devices", "Devices with a fault, or isolated.", labels=("state",))
         devices.add_metric(("isolated",), job.devices_isolated)
@@ -65,6 +75,16 @@ def _books(books: BooksView) -> Iterator[Metric]:
     yield CounterMetricFamily("taskd_net_job_repeated_steps", "Steps that the run had done before.", books.again)
     if books.left is not None:
         yield GaugeMetricFamily("taskd_net_job_left_seconds", "Time until the last step.", books.left)
+
+
+def _hang(hang: HangView) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    states = GaugeMetricFamily("taskd_net_job_hang", "1 for the state of the watch over hangs.", labels=("state",))
+    for state in HANG_STATES:
+        states.add_metric((state,), int(state == hang.state))
+    yield states
+    yield GaugeMetricFamily("taskd_net_job_guilty_ranks", "Ranks that hold up the others.", len(hang.guilty))
 
 
 def _leader(job_id: str, leader: LeaderView) -> Iterator[Metric]:

@@ -18,6 +18,8 @@ from taskd_net.observe.job_view import (
     DecisionView,
     DeviceView,
     FailureView,
+    GuiltyView,
+    HangView,
     JobCounters,
     JobView,
     LeaderView,
@@ -42,6 +44,8 @@ VIEWS: Final[Mapping[str, type]] = {
     "Failure": FailureView,
     "Cause": CauseView,
     "Books": BooksView,
+    "Hang": HangView,
+    "Guilty": GuiltyView,
 }
 _INT64: Final = range(-(2**63), 2**63)
 _SECONDS_MOST: Final = 1e11

@@ -57,6 +57,11 @@ ETCD_SCHEME: Final = "etcd://"
 OWN: Final = "Manager"
 """The name of the Manager's own decisions, its 210s, beside those of plugins."""
 
+HUNG: Final = "hung"
+STUCK: Final = ("suspected", HUNG)
+HANG_STATES: Final = ("not watched", "goes on", "unknown", *STUCK)
+"""The states of the watch over hangs, and those that need attention."""
+
 FAULTY: Final = "faulty"
 EXITED: Final = "exited"
 SILENT: Final = "silent"
@@ -101,6 +106,7 @@ _RESTARTS: Final = Face(
 )
 _ROUNDED: Final = Json(lambda seconds: None if seconds is None else round(seconds, 3))
 _BY_ACCOUNT: Final = Json(lambda amounts: {name: round(seconds, 3) for name, seconds in amounts.items()})
+_LIMITS: Final = Json(lambda limits: {place: round(limits[place], 1) for place in sorted(limits)})
 _BOOKS: Final = Json(lambda books: document_of(books) if books.wall else None)
 _LEFT: Final = Face("for at most", Form.SECONDS, "for at most {}")
 _PAUSED: Final = Face(
@@ -229,6 +235,7 @@ class FailureView:
         phases: seconds of the recovery, by account, as in `books`: `noticed`, `decided`, `nodes`, `restarted`,
             `joined`, `loaded`. Those that it had, so far.
         stepped: a step was done after it, so the recovery has succeeded; never where ranks mark no steps.
+        hung: the reason to restart a job that hung, where no rank is named: the first cause is empty then.
     """
 
     number: int = 0
@@ -241,6 +248,50 @@ class FailureView:
     lost: tuple[int, ...] = ()
     phases: Annotated[Mapping[str, float], _BY_ACCOUNT] = field(default_factory=dict)
     stepped: bool = False
+    hung: Annotated[str, TEXT] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuiltyView:
+    """A rank that holds up the others.
+
+    Args:
+        rank: its global rank.
+        node: rank of its node.
+        pid: its process; 0 without one.
+        seen: state of that process: `runs`, `stopped`, `disk`, `traced`, `holds` (the interpreter), `ended`, `absent`.
+        words: the reason to name it.
+    """
+
+    rank: int = 0
+    node: int = 0
+    pid: int = 0
+    seen: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HangView:
+    """The Manager's judgement whether the job stands still.
+
+    Args:
+        state: `not watched`, `goes on`, `unknown`, `suspected` or `hung`.
+        since: time of the last mark of the ranks that stand still; None where they go on.
+        noticed: time of the suspicion; None without one.
+        limit: seconds without a mark that were exceeded; 0 without any.
+        words: the reason; empty without one.
+        guilty: the ranks that hold up the others, below; none where they are not known.
+        limits: seconds without a mark that would be a hang, by place: `steps`, `first step`, `section …`,
+            `collectives`. Those that the Manager has learnt, or the user's.
+    """
+
+    state: str = "not watched"
+    since: Annotated[float, TIME_OR_NEVER] = 0.0
+    noticed: Annotated[float, TIME_OR_NEVER] = 0.0
+    limit: float = 0.0
+    words: Annotated[str, TEXT] = ""
+    guilty: tuple[GuiltyView, ...] = ()
+    limits: Annotated[Mapping[str, float], _LIMITS] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,6 +594,7 @@ class JobView:
         failures: the last failures of the run, oldest first, 10 at most, below.
         ended: why the Manager has ended the run; empty while it goes on, and after success.
         books: of the run, below: the time that was lost, and its causes; None before a run.
+        hang: whether the job stands still, and who holds it up, below.
     """
 
     job_id: Annotated[str, named("job")] = ""
@@ -578,6 +630,7 @@ class JobView:
     failures: tuple[FailureView, ...] = ()
     ended: Annotated[str, TEXT] = ""
     books: Annotated[BooksView, _BOOKS] = field(default_factory=BooksView)
+    hang: HangView = field(default_factory=HangView)
 
     @property
     @told()
@@ -603,11 +656,12 @@ class JobView:
     @property
     @told()
     def trouble(self) -> list[str]:
-        """The troubles of the job in words. They are a state that is not durable, a lease that is not confirmed, a job
-        that ClusterD refuses (but for 403), plugins that are off, nodes without MindIO's controller, and Agents in
-        trouble. Without any, the exit code is 0.
+        """The troubles of the job in words. They are a job that is hung, a state that is not durable, a lease that is
+        not confirmed, a job that ClusterD refuses (but for 403), plugins that are off, nodes without MindIO's
+        controller, and Agents in trouble. Without any, the exit code is 0.
         """
-        found = self.manager_trouble
+        found = ["the job is hung: `taskd-net job hang` tells more"] if self.hang.state == HUNG else []
+        found += self.manager_trouble
         if self.agents_in_trouble:
             found.append(f"Agents in trouble: {self.agents_in_trouble} of {self.agents_known}")
         return found

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from taskd_net.faces.page import panel
-from taskd_net.observe.job_view import JobCounters
+from taskd_net.observe.job_view import HangView, JobCounters
 from tests.browser.pages import DRAWN, node, shown
 from tests.browser.watched import Watched
 from tests.observe.jobs import IN_ETCD, WHOLE
@@ -313,6 +313,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         text = await page.inner_text("#job")
         for part in (
             "Job J",
+            "rank 3 of node 1 is stopped (SIGSTOP)",
             "plugin Greeter is off until the Manager restarts",
             "unprotected: 3 nodes train without MindIO's controller until they are started again",
             "PodReschedulingPlugin at ",
@@ -336,7 +337,7 @@ async def test_job_is_shown_beside_the_picture_and_follows_its_manager(chromium:
         assert await page.inner_text("#who") == "Agent 1"
         await page.keyboard.press("Escape")
         calm = replace(WHOLE, agents=(), agents_in_trouble=0, plugins_off=(), counters=JobCounters(), decisions=())
-        stand.job = replace(calm, job_id=hostile, unprotected=0, failures=(), ended="")
+        stand.job = replace(calm, job_id=hostile, unprotected=0, failures=(), ended="", hang=HangView())
         await page.wait_for_function("() => document.querySelector('#job ol') === null")
         assert await page.inner_text("#job h2") == f"Job {hostile}"
         assert await page.query_selector("#job p.alarm") is None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from taskd_net import Node, NodeConfig
+from taskd_net.base.progress import NodeProgress, RankProgress, Seen, write_progress
+from taskd_net.base.vocabulary import KEEP_ALIVE, PROGRESS
 from taskd_net.job.manager import ManagerConfig
 from taskd_net.observe.document import Document
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
@@ -50,10 +54,10 @@ async def test_a_round_is_shown_while_it_lasts_and_afterwards() -> None:
 
         code, output, errors = await run("job", "why", "--at", node.address)
         assert (code, errors) == (0, "")
-        first, _, failure, *_, answer = output.splitlines()
+        first, _, failure, *_, answer, recovery = output.splitlines()
         assert first == "job J has not been ended by its Manager"
         assert failure.startswith("FAILURE 1  rank 1 failed first: its Agent does not say how (node 1), at ")
-        assert answer.endswith("  all ranks restarted: round 1")
+        assert answer.endswith("  all ranks restarted: round 1") and recovery.startswith("  recovery: noticed ")
         code, output, errors = await run("job", "why", "--at", node.address, "--json")
         assert (code, errors) == (0, "")
         assert json.loads(output)["failures"] == found["failures"]
@@ -94,6 +98,40 @@ async def shown(mgr: Daemon, holds: Callable[[Document], bool]) -> Document:
         found: Document = json.loads(output)
         if holds(found):
             return found
+
+
+async def test_a_hang_is_told_with_its_exit_status() -> None:
+    """Rank 1 is stopped after its step, and rank 0 waits for it."""
+    config = ManagerConfig(job_id="J", nodes=1, processes_per_node=2, restarts="job", hang_timeout=1.0)
+
+    async def tell(leaf: Leaf, age: float, state: Seen = Seen.STOPPED) -> None:
+        ranks = (RankProgress(1, 77, state, 3, 3, marked=age), RankProgress(0, 76, step=3, group=3, marked=age))
+        told = NodeProgress(2, 2, 2, 3, 3, 3, 3, age, ranks)
+        await leaf.report(KEEP_ALIVE, 0, **{PROGRESS: write_progress(told)})
+
+    async with managed(config) as (node, manager), leaves(node, agent(0)) as (leaf,):
+        await leaf.register()
+        await leaf.command()
+        code, output, _ = await run("job", "hang", "--at", node.address)
+        assert (code, output) == (0, "job J: not watched\n\nLIMITS  steps 1 s\n")
+        began = time.monotonic()
+        while manager.view().hang.state != "hung":
+            assert time.monotonic() < began + PATIENCE_S
+            await tell(leaf, time.monotonic() - began)
+            await asyncio.sleep(0.1)
+        code, output, errors = await run("job", "hang", "--at", node.address)
+        first, second, *_ = output.splitlines()
+        assert (code, errors) == (1, "") and first.startswith("job J: hung, no mark for ")
+        assert second == "  rank 1 (node 0, pid 77) is stopped (SIGSTOP)"
+        code, output, _ = await run("job", "hang", "--at", node.address, "--json")
+        found = json.loads(output)
+        assert code == 1 and found["hang"]["guilty"][0]["seen"] == "stopped" and found["hang"]["limit"] == 1.0
+        code, output, _ = await run("job", "--at", node.address)
+        assert code == 1 and output.startswith("HUNG, no mark for ")
+        await tell(leaf, 0.0, Seen.RUNS)
+        await until(lambda: manager.view().hang.state == "goes on")
+        code, _, _ = await run("job", "hang", "--at", node.address)
+        assert code == 0
 
 
 async def test_it_is_shown_again_until_a_signal() -> None:

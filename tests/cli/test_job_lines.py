@@ -55,6 +55,15 @@ def test_one_look_shows_the_job_its_trouble_and_what_was_decided() -> None:
         assert part in text, part
 
 
+def test_a_job_that_stands_still_is_the_first_line() -> None:
+    assert lines(WHOLE)[0] == "HUNG, no mark for 5 min: rank 3 of node 1 is stopped (SIGSTOP)"
+    suspected = replace(WHOLE, hang=replace(WHOLE.hang, state="suspected", guilty=()))
+    words = "no rank has marked anything for longer than its limit"
+    assert lines(suspected)[0] == f"SUSPECTED, no mark for 5 min: who holds it up is not known: {words}"
+    calm = replace(WHOLE, hang=replace(WHOLE.hang, state="unknown"))
+    assert lines(calm)[0].startswith("job J of 5x2, ")
+
+
 def test_leader_is_named_with_its_age_and_that_of_its_last_commit() -> None:
     (found,) = (line for line in lines(IN_ETCD) if "leads" in line)
     since = time.strftime("%H:%M:%S", time.localtime(AT - 200))

@@ -59,6 +59,16 @@ def test_failures_before_are_a_line_each() -> None:
     ]
 
 
+def test_a_hang_without_a_name_is_a_failure_of_the_job() -> None:
+    failure = FailureView(8, AT - 9, 42.0, hung="no mark for 300 s; all ranks are equally far", answer="x", answered=AT)
+    words = "the job hung: no mark for 300 s; all ranks are equally far"
+    assert lines(JobView("J", AT, failures=(failure,)))[2:] == [
+        f"FAILURE 8  {words}, after 42 s of training",
+        f"  {at(0)}  x",
+    ]
+    assert lines(JobView("J", AT, failures=(failure, failure)))[-1] == f"  #8  after 42 s: {words}; {at(0)}  x"
+
+
 def test_cause_that_is_hardly_known() -> None:
     unknown = FailureView(1, AT, first=CauseView(5, 2, end="its Agent does not say how", message="text", file="a.py"))
     before = FailureView(1, AT, first=CauseView(kind="KeyError"))

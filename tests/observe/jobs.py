@@ -13,6 +13,8 @@ from taskd_net.observe.job_view import (
     DecisionView,
     DeviceView,
     FailureView,
+    GuiltyView,
+    HangView,
     JobCounters,
     JobView,
     LeaderView,
@@ -134,6 +136,11 @@ WHOLE: Final = JobView(
         ),
     ),
     ended="6 failures within 600 s",
+    hang=HangView(
+        *("hung", AT - 312, AT - 11, 300.0, "no rank has marked anything for longer than its limit"),
+        guilty=(GuiltyView(3, 1, 4711, "stopped", "is stopped (SIGSTOP)"),),
+        limits={"steps": 300.0, "section checkpoint": 720.25},
+    ),
     books=BooksView(
         wall=1000.0,
         stage="steps",
@@ -154,5 +161,9 @@ IN_ETCD: Final = replace(
 )
 """The same job with its state in etcd, and a leader that decides."""
 
-REFUSED: Final = replace(IN_ETCD, clusterd=replace(WHOLE.clusterd, refused="Init 502, ClusterD does not know the job"))
-"""The same job, which ClusterD refuses."""
+REFUSED: Final = replace(
+    IN_ETCD,
+    clusterd=replace(WHOLE.clusterd, refused="Init 502, ClusterD does not know the job"),
+    failures=(*WHOLE.failures, FailureView(8, AT - 9, 42.0, hung="no mark for 300 s")),
+)
+"""The same job, which ClusterD refuses, and which hung."""

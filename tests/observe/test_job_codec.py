@@ -23,6 +23,8 @@ from taskd_net.observe.job_view import (
     ClusterdView,
     DecisionView,
     FailureView,
+    GuiltyView,
+    HangView,
     JobCounters,
     JobView,
     LeaderView,
@@ -50,7 +52,7 @@ def test_a_job_comes_out_as_it_went_in(view: JobView) -> None:
     "kind",
     [
         *(JobView, StreamView, AgentView, DecisionView, MessageView, JobCounters, ClusterdView, LeaderView),
-        *(FailureView, CauseView, BooksView),
+        *(FailureView, CauseView, BooksView, HangView, GuiltyView),
     ],
 )
 def test_the_example_has_every_field(kind: type) -> None:

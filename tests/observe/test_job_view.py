@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskd_net.observe.fields import document_of
-from taskd_net.observe.job_view import AgentView, BooksView, ClusterdView, JobCounters, JobView, LeaderView
+from taskd_net.observe.job_view import AgentView, BooksView, ClusterdView, HangView, JobCounters, JobView, LeaderView
 from tests.observe.jobs import AT, IN_ETCD, WHOLE
 
 pytestmark = pytest.mark.oldest
@@ -39,6 +39,7 @@ def test_a_job_in_trouble() -> None:
     assert (found["job"], found["time"], found["expected"]) == ("J", AT, {"nodes": 5, "processes": 2})
     assert (found["decides_on"], found["restarts_left"], found["retry_time"]) == ("ClusterD", 2, 1)
     assert found["trouble"] == [
+        "the job is hung: `taskd-net job hang` tells more",
         "the state in /var/lib/taskd/J.sqlite3 is not durable: a restart may repeat commands",
         "plugin Greeter is off until the Manager restarts",
         "unprotected: 3 nodes train without MindIO's controller until they are started again",
@@ -70,13 +71,24 @@ def test_a_job_in_trouble() -> None:
     }  # fmt: skip
 
 
+def test_a_hang_of_a_job() -> None:
+    assert document_of(WHOLE)["hang"] == {
+        "state": "hung", "since": AT - 312, "noticed": AT - 11, "limit": 300.0,
+        "words": "no rank has marked anything for longer than its limit",
+        "guilty": [{"rank": 3, "node": 1, "pid": 4711, "seen": "stopped", "words": "is stopped (SIGSTOP)"}],
+        "limits": {"section checkpoint": 720.2, "steps": 300.0},
+    }  # fmt: skip
+    never = document_of(JobView())["hang"]
+    assert (never["state"], never["since"], never["noticed"], never["words"]) == ("not watched", None, None, None)
+
+
 def test_failures_of_a_job() -> None:
     found = document_of(WHOLE)
     lost, whole, bare = found["failures"]
     assert lost["lost"] == [2]
     assert whole == {
         "number": 6, "time": AT - 30, "lived": 41.5, "others": [0, 2],
-        "answer": "all ranks restarted: round 2", "answered": AT - 29, "lost": [], "stepped": True,
+        "answer": "all ranks restarted: round 2", "answered": AT - 29, "lost": [], "stepped": True, "hung": None,
         "phases": {"noticed": 0.5, "decided": 0.01, "restarted": 2.25, "joined": 3.0, "loaded": 1.5},
         "first": {
             "rank": 3, "node": 1, "host": "worker-7", "pid": 4711, "end": "exit code 1", "time": AT - 31,
@@ -105,6 +117,7 @@ def test_books_of_a_run() -> None:
 def test_a_refusal_of_clusterd_is_trouble() -> None:
     refused = ClusterdView("10.0.0.7:8899", "away", refused="Init 502, ClusterD does not know the job (yet)")
     view = replace(WHOLE, agents_in_trouble=0, plugins_off=(), counters=JobCounters(), clusterd=refused, unprotected=0)
+    view = replace(view, hang=HangView())
     assert view.trouble == ["ClusterD at 10.0.0.7:8899 refuses the job: Init 502, ClusterD does not know the job (yet)"]
 
 
@@ -147,7 +160,7 @@ def names(document: object) -> set[str]:
     if not isinstance(document, dict):
         return set()
     counted = ("profiling", "plugin_failures", "decisions", "device_faults")
-    by_other = counted if "rounds" in document else ("profiling",)
+    by_other = counted if "rounds" in document else ("profiling", "limits")
     below = (value for name, value in document.items() if name not in by_other)
     return set(document).union(*map(names, below))
 

@@ -57,3 +57,8 @@ def test_books_of_a_long_run_change_seldom() -> None:
     assert (found["wall"], found["seconds"], found["step"]) == (123_000.0, {"steps": 98_800.0, "data": 3.14}, 12_300)
     assert (found["done"], found["again"], found["left"]) == (1_240, 10, 1400.0)
     assert panel(JobView(books=BooksView(wall=1.0)))["books"]["step"] is None
+
+
+def test_limits_of_hangs_change_too_often_for_browsers() -> None:
+    found = panel(WHOLE)["hang"]
+    assert found["state"] == "hung" and found["limits"] == {} and found["guilty"][0]["rank"] == 3

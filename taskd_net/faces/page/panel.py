@@ -42,6 +42,7 @@ def panel(view: JobView) -> Document:
         decisions=view.decisions[-DECISIONS:],
         failures=tuple(replace(each, first=replace(each.first, traceback=(), last_lines=())) for each in view.failures),
         books=_coarse(view.books),
+        hang=replace(view.hang, limits={}),
     )
     whole = document_of(shown)
     del whole["time"]

@@ -11,6 +11,7 @@ from taskd_net.base.vocabulary import JOB, PLATFORM, SUCCEEDED
 from taskd_net.core.counters import Latency
 from taskd_net.job.decide.books import Books
 from taskd_net.job.decide.failures import JobFailure
+from taskd_net.job.decide.hangs import FIRST, STEPS, Hangs
 from taskd_net.job.decide.job import Job
 from taskd_net.job.decide.outbox import Outbox
 from taskd_net.job.decide.records import Records
@@ -27,6 +28,8 @@ from taskd_net.observe.job_view import (
     ClusterdView,
     DecisionView,
     FailureView,
+    GuiltyView,
+    HangView,
     JobCounters,
     JobView,
     StreamView,
@@ -93,6 +96,7 @@ def job_view(
         failures=tuple(_failure(each, state.books, now) for each in state.failures.shown[-FAILURES_SHOWN:]),
         ended=state.failures.ended,
         books=_books(state.books, now),
+        hang=_hang(state.hangs, job.config.hang_timeout),
     )
 
 
@@ -143,6 +147,20 @@ def _books(books: Books, now: float) -> BooksView:
     )
 
 
+def _hang(hangs: Hangs, timeout: float | None) -> HangView:
+    verdict = hangs.verdict
+    limits = {place: hangs.limit(place, timeout) for place in (STEPS, FIRST, *hangs.lengths)} if timeout != 0.0 else {}
+    return HangView(
+        state=verdict.state,
+        since=verdict.since,
+        noticed=verdict.noticed,
+        limit=verdict.limit,
+        words=verdict.words,
+        guilty=tuple(GuiltyView(each.rank, each.node, each.pid, each.seen, each.words) for each in verdict.guilty),
+        limits={place: limit for place, limit in limits.items() if limit is not None},
+    )
+
+
 def _failure(failure: JobFailure, books: Books, now: float) -> FailureView:
     return FailureView(
         number=failure.number,
@@ -155,6 +173,7 @@ def _failure(failure: JobFailure, books: Books, now: float) -> FailureView:
         lost=tuple(failure.lost[:RANKS_SHOWN]),
         phases=failure.phases or books.seconds_of_recovery(now, failure.number),
         stepped=failure.stepped,
+        hung="" if failure.ranks else failure.first.hung,
     )
 
 

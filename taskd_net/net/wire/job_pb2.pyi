@@ -10,7 +10,7 @@ class LookRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing", "books")
+    __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing", "books", "hang")
     class ProfilingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class Job(_message.Message):
     WAITS_LEFT_FIELD_NUMBER: _ClassVar[int]
     NODES_MISSING_FIELD_NUMBER: _ClassVar[int]
     BOOKS_FIELD_NUMBER: _ClassVar[int]
+    HANG_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     at: float
     nodes: int
@@ -84,7 +85,8 @@ class Job(_message.Message):
     waits_left: float
     nodes_missing: int
     books: Books
-    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ..., waits_for: _Optional[str] = ..., waits_left: _Optional[float] = ..., nodes_missing: _Optional[int] = ..., books: _Optional[_Union[Books, _Mapping]] = ...) -> None: ...
+    hang: Hang
+    def __init__(self, job_id: _Optional[str] = ..., at: _Optional[float] = ..., nodes: _Optional[int] = ..., processes_per_node: _Optional[int] = ..., recovers: bool = ..., restarts_left: _Optional[int] = ..., paused: bool = ..., retry_time: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., agents: _Optional[_Iterable[_Union[Agent, _Mapping]]] = ..., agents_known: _Optional[int] = ..., agents_in_trouble: _Optional[int] = ..., workers: _Optional[int] = ..., profiling: _Optional[_Mapping[int, int]] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., counters: _Optional[_Union[Counters, _Mapping]] = ..., state_file: _Optional[str] = ..., plugins_off: _Optional[_Iterable[str]] = ..., clusterd: _Optional[_Union[Clusterd, _Mapping]] = ..., fault_mode: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., devices_known: _Optional[int] = ..., devices_isolated: _Optional[int] = ..., leader: _Optional[_Union[Leader, _Mapping]] = ..., agents_silent: _Optional[int] = ..., unprotected: _Optional[int] = ..., restarts: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., ended: _Optional[str] = ..., waits_for: _Optional[str] = ..., waits_left: _Optional[float] = ..., nodes_missing: _Optional[int] = ..., books: _Optional[_Union[Books, _Mapping]] = ..., hang: _Optional[_Union[Hang, _Mapping]] = ...) -> None: ...
 
 class Books(_message.Message):
     __slots__ = ("wall", "stage", "seconds", "done", "again", "step", "highest", "of", "left")
@@ -114,6 +116,45 @@ class Books(_message.Message):
     of: int
     left: float
     def __init__(self, wall: _Optional[float] = ..., stage: _Optional[str] = ..., seconds: _Optional[_Mapping[str, float]] = ..., done: _Optional[int] = ..., again: _Optional[int] = ..., step: _Optional[int] = ..., highest: _Optional[int] = ..., of: _Optional[int] = ..., left: _Optional[float] = ...) -> None: ...
+
+class Hang(_message.Message):
+    __slots__ = ("state", "since", "noticed", "limit", "words", "guilty", "limits")
+    class LimitsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    NOTICED_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    GUILTY_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    since: float
+    noticed: float
+    limit: float
+    words: str
+    guilty: _containers.RepeatedCompositeFieldContainer[Guilty]
+    limits: _containers.ScalarMap[str, float]
+    def __init__(self, state: _Optional[str] = ..., since: _Optional[float] = ..., noticed: _Optional[float] = ..., limit: _Optional[float] = ..., words: _Optional[str] = ..., guilty: _Optional[_Iterable[_Union[Guilty, _Mapping]]] = ..., limits: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class Guilty(_message.Message):
+    __slots__ = ("rank", "node", "pid", "seen", "words")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    node: int
+    pid: int
+    seen: str
+    words: str
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[int] = ..., pid: _Optional[int] = ..., seen: _Optional[str] = ..., words: _Optional[str] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "owner", "plugins", "barred")
@@ -331,7 +372,7 @@ class Leader(_message.Message):
     def __init__(self, name: _Optional[str] = ..., term: _Optional[int] = ..., since: _Optional[float] = ..., changes: _Optional[int] = ..., decides: bool = ..., committed: _Optional[float] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered", "lost", "phases", "stepped")
+    __slots__ = ("number", "first", "at", "lived", "others", "answer", "answered", "lost", "phases", "stepped", "hung")
     class PhasesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -349,6 +390,7 @@ class Failure(_message.Message):
     LOST_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
     STEPPED_FIELD_NUMBER: _ClassVar[int]
+    HUNG_FIELD_NUMBER: _ClassVar[int]
     number: int
     first: Cause
     at: float
@@ -359,7 +401,8 @@ class Failure(_message.Message):
     lost: _containers.RepeatedScalarFieldContainer[int]
     phases: _containers.ScalarMap[str, float]
     stepped: bool
-    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ..., phases: _Optional[_Mapping[str, float]] = ..., stepped: bool = ...) -> None: ...
+    hung: str
+    def __init__(self, number: _Optional[int] = ..., first: _Optional[_Union[Cause, _Mapping]] = ..., at: _Optional[float] = ..., lived: _Optional[float] = ..., others: _Optional[_Iterable[int]] = ..., answer: _Optional[str] = ..., answered: _Optional[float] = ..., lost: _Optional[_Iterable[int]] = ..., phases: _Optional[_Mapping[str, float]] = ..., stepped: bool = ..., hung: _Optional[str] = ...) -> None: ...
 
 class Cause(_message.Message):
     __slots__ = ("rank", "node", "host", "pid", "end", "at", "kind", "message", "file", "line", "function", "traceback", "last_lines")

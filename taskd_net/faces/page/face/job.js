@@ -18,6 +18,7 @@ function ofJob() {
   return [
     html("div", { id: "job" },
       html("h2", {}, `Job ${job.job}`),
+      ...standsStill(job.hang),
       ...job.trouble.map((text) => html("p", { class: "alarm" }, text)),
       table(rows),
       ...wallTime(job.books),
@@ -69,6 +70,14 @@ function recovery({ phases, stepped }) {
   return `${stepped ? "recovered in" : "recovery so far"} ${whole} (${words})`;
 }
 
+// The first line of a job that is suspected or hung.
+function standsStill({ state, since, words, guilty }) {
+  if (state !== "suspected" && state !== "hung") return [];
+  const who = guilty.map((each) => `rank ${each.rank} of node ${each.node} ${each.words}`).join("; ");
+  const text = `${state === "hung" ? "Hung" : "Suspected"}, no mark since ${clock(since)}: ${who || `who holds it up is not known: ${words}`}`;
+  return [html("p", { class: "alarm", id: "hang" }, text)];
+}
+
 // By hand: a row has the counters of one kind, which are trouble together. Other fields follow.
 function clusterd(client) {
   if (!client) return [];
@@ -108,6 +117,7 @@ function firstFailures(job) {
   if (!job.failures.length && !job.ended) return [];
   const rows = [...job.failures].reverse().map((failure) => {
     const { first, others, lost, answer, time } = failure;
+    if (failure.hung) return ["the job hung", [failure.hung, answer, clock(time), recovery(failure)].filter(Boolean).join("; "), !answer];
     if (lost.length) {
       const victims = first.end ? `after it ranks ${[first.rank, ...others].join(", ")}` : "";
       const words = ["was lost", victims, answer, clock(time), recovery(failure)];
