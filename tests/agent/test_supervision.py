@@ -590,6 +590,10 @@ def test_progress_is_told_to_a_manager_of_this_package(ours: bool) -> None:
     supervisor.handle(Commanded(messages.Go(2, ours=ours)), 0.0, 0)
     told = messages.keep_alive("", seen if ours else None)
     assert SendReport(told) in supervisor.handle(Tick(progress=seen), 1.0, 1)
+    supervisor.handle(CallReturned(), 1.0, 1)
+    supervisor.handle(Tick(), 1.5, 1)
+    failed = supervisor.handle(WorkerStatus(failed=frozenset({3}), progress=seen), 2.0, 2)
+    assert failed == [SendReport(messages.fault({3}, 2, progress=seen if ours else None))]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -18,8 +18,8 @@ from taskd_net.job.decide.events import ClockMoved, Reported
 from taskd_net.job.decide.failures import JobFailures
 from taskd_net.job.decide.plain import from_plain, to_text
 from taskd_net.job.decide.records import Fault, KeptReport, Records
-from tests.jobs.plugins.test_restarts import Nodes
-from tests.jobs.scene import Scene
+from tests.jobs.plugins.test_restarts import BUG, Nodes
+from tests.jobs.scene import Scene, commands
 
 ZERO = 1000.0
 
@@ -306,7 +306,7 @@ def test_lost_node_is_waited_for_from_its_last_word_on() -> None:
     run.tell(0, start=0.25)
     run.tell(1, start=0.5)
     run.wait(1.0)
-    run.tell(0, 1, steps=1, again=1, highest=5, repeating=0.5)
+    run.tell(0, 1, start=0.5, steps=1, again=1, highest=5, repeating=0.5)
     assert run.failures.past[0].phases == pytest.approx(
         {"noticed": 4.0, "nodes": 30.0, "restarted": 1.75, "joined": 0.75}
     )
@@ -440,15 +440,22 @@ def test_ranks_that_rejoin_have_joined_when_they_are_in_the_epoch() -> None:
     run.look(Account.STEPS, joined=True)
     assert run.books.stage == Account.LOADED
     run.wait(0.5)
-    run.tell(0, steps=1, again=1, highest=10, repeating=0.25)  # it has kept its process
+    run.tell(0, steps=1, again=1, highest=10, repeating=3.0)  # it has kept its process, and has waited
+    assert run.books.stage == Account.LOADED
+    run.tell(1, steps=2, again=1, highest=11, start=1.5, load=0.25, repeating=3.0)
     assert run.books.stage == Account.STEPS
+    run.wait(1.0)
+    run.tell(0, steps=1, highest=11, repeating=3.0)
+    run.wait(1.0)
+    run.tell(0, 1, steps=1, highest=12, stepping=1.0)
+    assert run.seconds["again"] == 0.125, "one of two steps"
     assert run.failures.past[0].phases == {"restarted": 0.25, "joined": 2.25, "loaded": 0.25}
     run.fail()
     run.failures.answer(run.now, "the ranks rejoin")
     run.attempt()
     run.look(Account.STEPS, joined=True)
     run.wait(1.0)
-    run.tell(0, steps=1, highest=11, stepping=0.5)
+    run.tell(0, steps=1, highest=13, load=0.5, stepping=0.5)
     assert run.failures.past[1].phases == {"loaded": 0.5} and run.failures.past[1].stepped
     bare = Run()
     bare.look(Account.STEPS, 1.0)
@@ -681,6 +688,21 @@ def test_job_keeps_books_and_tells_the_highest_step_to_processes_that_start() ->
     assert nodes.scene.job.state.books.recovers
     found = nodes.scene.job.state.books.seconds_of_recovery(nodes.scene.now, failure.number)
     assert found["noticed"] == pytest.approx(0.5) and found["restarted"] >= 1.0
+
+
+def test_same_failure_after_a_further_step_does_not_end_the_job() -> None:
+    nodes = Nodes()
+    nodes.come(0, 1)
+    nodes.scene.settle()
+    answers = []
+    for number, highest in enumerate((40, 41, 41), 1):
+        nodes.ready(number, 0, 1)
+        nodes.scene.settle()
+        progress(nodes, 0, 1, highest=highest, steps=40 * number)
+        nodes.fail(3, number * 10**9, BUG)
+        answers.append({code for outcome in nodes.scene.settle() for _, code in commands(outcome)})
+    assert [vocabulary.EXIT in each for each in answers] == [False, False, True]
+    assert nodes.scene.job.state.failures.ended.startswith("the same failure twice in a row")
 
 
 def test_original_agents_get_no_step() -> None:

@@ -17,13 +17,14 @@ import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Final
 from uuid import uuid4
 
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import summary
+from taskd_net.base.progress import NodeProgress
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments
@@ -47,6 +48,7 @@ from taskd_net.job.agent.supervision import (
     WaitsForRelease,
     Woken,
     WorkerEnded,
+    WorkerStatus,
 )
 from taskd_net.job.agent.workers import FailedCalls, LocalWorkers, carry_out
 from taskd_net.job.exchange import REGISTER_EVERY_S, RETRY_S, Fencing, Heartbeat, ReportQueue, from_mgr, read_body
@@ -314,8 +316,12 @@ class Agent:
             await asyncio.sleep(self._look_s)
             self._look_at_joins(node)
             joined = node.is_joined
-            progress = None if self.workers.records is None else self.workers.records.look()
-            self._feed(Tick(joined, "" if joined else self._absence[1], progress))
+            self._feed(Tick(joined, "" if joined else self._absence[1], self._progress))
+
+    @property
+    def _progress(self) -> NodeProgress | None:
+        """The progress of the workers now; None where they are not watched."""
+        return None if self.workers.records is None else self.workers.records.look()
 
     @property
     def _absence(self) -> tuple[str, str]:
@@ -336,6 +342,8 @@ class Agent:
             return  # the call was under way at the end: nobody would close its descriptors again
         if pids is not None:
             self._ends.watch(pids)
+        if isinstance(answer, WorkerStatus) and answer.failed:
+            answer = replace(answer, progress=self._progress)
         self._feed(answer)
         if isinstance(call, plans.StartAll | plans.StartRanks):
             # MONITOR alone tells the processes of MindSpore, and one may end within the first second.

@@ -241,7 +241,14 @@ def leaves(signal: str, *, job: bool) -> Body:
     return Body(vocabulary.STATUS, vocabulary.LEAVES, vocabulary.JOB if job else "", extension)
 
 
-def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = "", cause: Cause | None = None) -> Body:
+def fault(
+    ranks: Collection[int],
+    at: int,
+    after: str = "",
+    worker_state: str = "",
+    cause: Cause | None = None,
+    progress: NodeProgress | None = None,
+) -> Body:
     """202: the workers with these global ranks have failed.
 
     Args:
@@ -250,9 +257,10 @@ def fault(ranks: Collection[int], at: int, after: str = "", worker_state: str = 
         after: uuid of the last command that has restarted workers; empty for none.
         worker_state: of all workers, as the framework names it; empty where it has no name.
         cause: the first failure; None where the framework does not know it.
+        progress: as of `keep_alive`: the last steps of the workers, of which no KEEP_ALIVE has told yet.
     """
     extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {}) | _named(worker_state)
-    extension |= _told(cause)
+    extension |= _told(cause) | _progress(progress)
     return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
 
 
@@ -263,8 +271,11 @@ def keep_alive(worker_state: str = "", progress: NodeProgress | None = None) -> 
         worker_state: of all workers, as the framework names it; empty where it has no name.
         progress: of the workers; None where it is not told.
     """
-    told = {} if progress is None else {vocabulary.PROGRESS: write_progress(progress)}
-    return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state) | told)
+    return Body(vocabulary.KEEP_ALIVE, 0, _state(()), _named(worker_state) | _progress(progress))
+
+
+def _progress(progress: NodeProgress | None) -> dict[str, str]:
+    return {} if progress is None else {vocabulary.PROGRESS: write_progress(progress)}
 
 
 def _told(cause: Cause | None) -> dict[str, str]:

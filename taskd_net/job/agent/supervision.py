@@ -116,6 +116,7 @@ class WorkerStatus:
         state: the framework's name for it; empty where it has none.
         ranks: global ranks of this node's workers; those that are not known yet are missing.
         cause: the first failure; None where the framework does not know it.
+        progress: of the workers that have failed; None where they are not watched.
     """
 
     failed: frozenset[int] = frozenset()
@@ -125,6 +126,7 @@ class WorkerStatus:
     state: str = ""
     ranks: frozenset[int] = frozenset()
     cause: Cause | None = None
+    progress: NodeProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +562,8 @@ class Supervisor:
             self._end(steps.give_up(self._no_mgr, AS_TERMINATED))  # the worker has waited already
         elif seen.failed != self._failed:
             self._failed = seen.failed
-            told = messages.fault(seen.failed, at, self._restart, seen.state, seen.cause)
+            progress = seen.progress if self._ours else None
+            told = messages.fault(seen.failed, at, self._restart, seen.state, seen.cause, progress)
             self._report(told)
             self._repeat_at = now + self._times.repeat
             self._needs_at = self._needs_at if self._fault is not None else now

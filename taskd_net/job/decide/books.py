@@ -75,10 +75,11 @@ class NodeBook:
         place: on the job's clock of each class.
         steps, again: since the Agent began.
         done, redone: steps in this run, and those of them that the job had done before.
-        begun: wall time at which its processes began in this recovery; 0 before.
-        work, repeats, load: time in steps, in those done again, and in loading since then.
+        begun: wall time at which its processes began in this recovery, or had joined without a start; 0 before.
+        rest, load, repeats: time in all but steps, in loading, and in steps done again since then.
         joined: its ranks have a group of torch's since then.
         watched: its ranks tell something.
+        due: its next report is about the recovery.
     """
 
     birth: int = 0
@@ -90,15 +91,16 @@ class NodeBook:
     done: int = 0
     redone: int = 0
     begun: int = 0
-    work: int = 0
-    repeats: int = 0
+    rest: int = 0
     load: int = 0
+    repeats: int = 0
     joined: bool = False
     watched: bool = False
+    due: bool = False
 
     def restarts(self, begun: int = 0) -> None:
         """Forget the processes of before; the next ones begin."""
-        self.begun, self.work, self.repeats, self.load, self.joined = begun, 0, 0, 0, False
+        self.begun, self.rest, self.load, self.repeats, self.joined = begun, 0, 0, 0, False
 
 
 @dataclass(slots=True)
@@ -243,7 +245,7 @@ class Books:
             )
         known.heard = self.wall
         if progress is None:
-            self._follow(known, node, {}, stepped=False, runs=runs, failures=failures)
+            self._follow(known, node, {}, (0, 0), failures, runs=runs)
             return
         self.marks = self.marks or progress.marked is not None or progress.marking > 0
         self.unmarked = 0 if self.marks else self.unmarked
@@ -264,7 +266,7 @@ class Books:
         else:
             if known.begun:
                 known.joined = known.joined or progress.low_group is not None
-            self._follow(known, node, more, stepped=steps > 0, runs=runs and not known.watched, failures=failures)
+            self._follow(known, node, more, (steps, again), failures, runs=runs and not known.watched)
         if self.stage == Account.STEPS and self.open >= LOOK_S * _US:
             self._divide()
 
@@ -353,6 +355,9 @@ class Books:
             self.awaited.clear()
         else:
             self._give({stage: back} if back else {})
+        for each in self.nodes.values() if stage == Account.LOADED else ():
+            if not each.begun:
+                each.restarts(self.wall)  # it has kept its processes
 
     def _refined(self, stage: Account, *, hung: bool) -> str:
         """The stage after what the nodes have told, which the Manager does not know."""
@@ -403,6 +408,9 @@ class Books:
 
     def _count(self, known: NodeBook, more: Mapping[str, int]) -> None:
         """Move the job's clocks by what a node has spent since its last report."""
+        if known.due:  # ranks that kept their processes book the wait as a step
+            known.due = False
+            return
         for name, us in more.items():
             place = max(known.place.get(name, 0), self.floor.get(name, 0)) + us
             known.place[name] = place
@@ -438,39 +446,55 @@ class Books:
         known: NodeBook,
         node: int,
         more: Mapping[str, int],
-        *,
-        stepped: bool,
-        runs: bool,
+        steps: tuple[int, int],
         failures: JobFailures,
+        *,
+        runs: bool,
     ) -> None:
-        """Follow the processes of a node from their begin to their first step."""
-        counts = bool(known.begun) or self.stage == Account.LOADED
+        """Follow the processes of a node from their begin to their first step.
+
+        Args:
+            known, node: the node.
+            more: its time by class, since its last report.
+            steps: those that it has done since then, and those of them that were done again.
+            failures, runs: as of `report`.
+        """
         begins = not known.begun and (more.get(Spent.START, 0) > 0 or runs)
         if begins:
             # Steps are of the processes before.
             lived = sum(us for name, us in more.items() if name != Spent.STEPS or self.stage == Account.START)
             known.restarts(max(1, self.wall - lived))
-        if begins or counts:
-            known.work += sum(more.get(each, 0) for each in _WORK if each == Spent.AGAIN or not begins)
+        if known.begun:
+            known.rest += sum(us for name, us in more.items() if name not in _WORK)
             known.repeats += more.get(Spent.AGAIN, 0)
             known.load += more.get(Spent.LOAD, 0)
         if self.stage == Account.START and known.begun:
             self._enter(Account.STEPS, self.wall - known.begun)
             self._charge(known, more, more)
         elif self.stage in _PROCESSES:
-            self._follow_recovery(known, more, stepped=stepped and counts, failures=failures)
+            unseen = not any(self.nodes[each].watched for each in self.awaited if each in self.nodes)
+            witness = known.begun and not begins and (node in self.awaited or unseen)
+            if witness and steps[0]:
+                self._train_again(known, more, steps, failures)
+            else:
+                self._follow_recovery(failures)
 
-    def _follow_recovery(
-        self, known: NodeBook, more: Mapping[str, int], *, stepped: bool, failures: JobFailures
+    def _train_again(
+        self, known: NodeBook, more: Mapping[str, int], steps: tuple[int, int], failures: JobFailures
     ) -> None:
-        """Follow the stages of a recovery; `more`: the node's time since its last report."""
+        """A step was done: the recovery has succeeded. The arguments are those of `_follow`."""
+        load = max((self.nodes[each].load for each in self.awaited if each in self.nodes), default=0)
+        self._enter(Account.STEPS, self.wall - known.begun - known.rest)
+        self._load(load)
+        # Ranks that kept their processes book the wait as a step, so the number of steps decides.
+        self._charge(known, {Spent.AGAIN: min(known.repeats, self.open * steps[1] // steps[0])}, more)
+        for each in self.nodes.values():
+            each.due = each is not known
+        self._hand_over(failures, stepped=True)
+
+    def _follow_recovery(self, failures: JobFailures) -> None:
+        """Follow the stages of a recovery."""
         awaited = [self.nodes.get(each, NodeBook()) for each in self.awaited]
-        if stepped:
-            self._enter(Account.STEPS, known.work)
-            self._load(max((each.load for each in awaited), default=0))
-            self._charge(known, {Spent.AGAIN: known.repeats}, more)
-            self._hand_over(failures, stepped=True)
-            return
         if self.stage == Account.RESTARTED and all(each.begun for each in awaited):
             self._enter(Account.JOINED, self.wall - max((each.begun for each in awaited), default=self.wall))
         if self.stage == Account.JOINED and awaited and all(each.joined for each in awaited):
