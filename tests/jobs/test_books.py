@@ -428,6 +428,30 @@ def test_ranks_that_mark_nothing_and_have_a_group_of_torch() -> None:
     assert run.seconds["start"] >= 7.0 and "unknown" not in run.seconds, "it was the start of a script with steps"
 
 
+def test_ranks_of_which_torch_alone_tells() -> None:
+    """Their script does not import what marks steps, so nobody tells when a process has begun."""
+    run = Run()
+    run.look(Account.START, 2.0)
+    run.tell(0, 1, group=None, watched=False)
+    run.failures.attempt_begins(run.now)
+    run.look(Account.STEPS, 1.0)
+    run.tell(0, 1, watched=False, runs=True)
+    run.wait(2.0)
+    run.tell(0, 1, group=3, runs=True)
+    assert run.seconds == {"start": 3.0, "unknown": 2.0}
+    run.fail()
+    run.answer(0, 1)
+    run.nodes[0].birth = 2
+    run.attempt()
+    run.wait(1.0)
+    run.tell(0, 1, watched=False, runs=True)
+    assert run.books.stage == Account.JOINED
+    run.wait(2.0)
+    run.tell(0, 1, group=1, runs=True)
+    assert run.books.stage == Account.STEPS
+    assert run.failures.past[0].phases == {"restarted": 1.0, "joined": 2.0}
+
+
 def test_ranks_that_rejoin_have_joined_when_they_are_in_the_epoch() -> None:
     run = begun()
     run.fail()
@@ -561,7 +585,8 @@ def test_job_that_stands_still_has_done_so_since_its_last_step() -> None:
     run.tell(0, 1)
     run.look(Account.STEPS)
     assert run.seconds["hang"] == 30.0 and run.books.stage == Account.STEPS
-    run.look(Account.STEPS, hung=1.0)
+    run.books.look(run.now, Account.START, run.failures, joined=False, hung=1.0)
+    assert run.books.stage == Account.HANG
     run.fail()
     assert run.books.stage == Account.DECIDED
 

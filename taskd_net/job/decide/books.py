@@ -78,7 +78,7 @@ class NodeBook:
         begun: wall time at which its processes began in this recovery, or had joined without a start; 0 before.
         rest, load, repeats: time in all but steps, in loading, and in steps done again since then.
         joined: its ranks have a group of torch's since then.
-        watched: its ranks tell something.
+        watched: its ranks have told something, in this run.
         due: its next report is about the recovery.
     """
 
@@ -240,6 +240,7 @@ class Books:
             self.nodes[node] = known = NodeBook(
                 birth,
                 place=known.place,
+                watched=known.watched,
                 done=max(known.done, self.done_before),
                 redone=max(known.redone, self.redone_before),
             )
@@ -252,7 +253,8 @@ class Books:
         spent = _spent_of(progress)
         # A counter that goes back has lied: it counts again where it is beyond what it has said before.
         more = {name: us - known.spent.get(name, 0) for name, us in spent.items() if us > known.spent.get(name, 0)}
-        known.spent, known.watched = {**known.spent, **{name: spent[name] for name in more}}, progress.watched > 0
+        known.spent = {**known.spent, **{name: spent[name] for name in more}}
+        known.watched = known.watched or progress.watched > 0
         steps, again = max(0, progress.steps - known.steps), max(0, progress.again - known.again)
         known.steps, known.again = known.steps + steps, known.again + again
         known.done, known.redone = known.done + steps, known.redone + again
@@ -266,7 +268,7 @@ class Books:
         else:
             if known.begun:
                 known.joined = known.joined or progress.low_group is not None
-            self._follow(known, node, more, (steps, again), failures, runs=runs and not known.watched)
+            self._follow(known, node, more, (steps, again), failures, runs=runs and Spent.START not in known.spent)
         if self.stage == Account.STEPS and self.open >= LOOK_S * _US:
             self._divide()
 
@@ -365,7 +367,7 @@ class Books:
         if stage in (Account.DECIDED, Account.RESTARTED) and not self.recovers:
             stage = Account.STEPS  # the ranks train again; its failure is open until the next one
         if stage == Account.START and own in _TRAINS:
-            return own
+            stage = Account.STEPS
         if stage == Account.RESTARTED and own in _PROCESSES:
             return own
         if stage != Account.STEPS:
