@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from typing import NoReturn
+
 import click
 from click.shell_completion import add_completion_class
 
@@ -11,13 +15,30 @@ from taskd_net.cli.bash import Bash
 from taskd_net.cli.commands import HOMES, SECTIONS, Commands
 
 
+def _end_by_sigpipe() -> NoReturn:
+    """End as every program that writes into a closed pipe: an exit code of the command would be its verdict."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPIPE})
+    os.kill(os.getpid(), signal.SIGPIPE)
+    raise AssertionError("SIGPIPE has ended this process")
+
+
 class OneLineErrors(click.Group):
-    """A group whose commands refuse arguments in one line, without the usage around it."""
+    """A group whose commands refuse arguments in one line, and end by SIGPIPE where nobody reads any more."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, of which some print and end."""
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            _end_by_sigpipe()
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            _end_by_sigpipe()
         except click.UsageError as error:
             raise click.UsageError(printable(" ".join(error.format_message().split()))) from None
         except click.ClickException as error:

@@ -10,7 +10,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from rich.console import Console
 
@@ -29,6 +29,10 @@ class Screen(Console):
     def __init__(self) -> None:
         super().__init__(highlight=False, soft_wrap=True, emoji=False, markup=False)
         self._ascii = speaks_ascii_alone(self.encoding, os.environ if self.is_terminal else {})
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave the error to `cli.group`; rich would end with 1, which is the verdict of a command."""
+        raise BrokenPipeError
 
     @property
     def live(self) -> bool:

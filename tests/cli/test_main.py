@@ -1,17 +1,29 @@
 """The entry point: what it says when it is asked nothing, its version, or has not what it needs."""
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 from click.testing import CliRunner
 
 import taskd_net
+from taskd_net import Node
 from taskd_net.cli.commands import HOMES, SECTIONS
 from taskd_net.cli.group import group
+from tests.peers.mesh import Mesh, soon
 
 WITHOUT = "import sys; sys.modules[{!r}] = None; from taskd_net.cli import main; main()"
+
+
+@pytest.fixture
+async def mgr() -> AsyncIterator[Node]:
+    """A node to ask."""
+    async with Mesh() as mesh:
+        yield await mesh.mgr()
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +51,43 @@ def test_closed_standard_files_are_never_taken_for_a_socket(closed: str) -> None
     done = subprocess.run(["sh", "-c", text, sys.executable], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 3  # nobody to join there
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["tree", "--help"],
+        ["config", "mgr"],
+        ["config", "--json"],
+        ["context", "list", "--json"],
+        ["completion", "bash"],
+        ["faults", "explain", "80C98009"],
+        ["tree"],
+        ["tree", "--json"],
+        ["tree", "--watch"],
+        ["top", "--json"],
+        ["ping", "Mgr"],
+        ["trace", "Mgr"],
+        ["doctor", "proxy"],
+        ["send", "Mgr", "x"],
+    ],
+)
+async def test_a_command_whose_reader_has_gone_ends_by_sigpipe(arguments: list[str], mgr: Node) -> None:
+    """As its neighbours do; an exit code of its own would be a verdict, such as that a rank is missing."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "TASKD_NET_AT": str(mgr.address), "TASKD_NET_UPSTREAM": str(mgr.address)}
+    try:
+        command = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "taskd_net.cli", *arguments, stdout=writing, stderr=asyncio.subprocess.PIPE, env=env
+        )
+    finally:
+        os.close(writing)
+    _, errors = await soon(command.communicate())
+    assert command.returncode == -signal.SIGPIPE, errors
+    assert b"Traceback" not in errors
 
 
 @pytest.mark.parametrize("where", ["</dev/null", "</etc/hostname", "<&-"])
