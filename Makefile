@@ -107,7 +107,8 @@ bench: .venv/stamp-bench  ## measure against NATS, ZeroMQ and plain gRPC, in hal
 bench-training: .venv-torch/stamp-bench  ## measure recoveries of a training beside torchrun and ft_launcher, in 6 minutes (ARGS="--turns 1")
 	@.venv-torch/bin/taskd-net bench training $(or $(ARGS),--turns 3 --plots docs/benchmarks)
 
-# It goes on where it was ended: build/supervision-COMMIT.jsonl has each play.
+# It goes on where it was ended: build/supervision-COMMIT.jsonl has each play. ARGS="--results docs/benchmarks/supervision.jsonl"
+# goes on with the plays of the published table.
 supervise: .venv-torch/stamp-bench  ## play each fault of a training under torchrun and `taskd-net run`, in 40 minutes (ARGS="--turns 5 --write")
 	@.venv-torch/bin/python -m benchmarks.supervision $(ARGS)
 

@@ -39,7 +39,9 @@ DOCUMENT: Final = ROOT / "docs" / "training.md"
 @click.option("--columns", default="", help="Numbers of columns from 1 on, with commas; default: all.")
 @click.option("--seed", default=1, type=int, help="Seed of the times of faults.")
 @click.option(
-    "--results", type=click.Path(dir_okay=False, path_type=Path), help="File of plays; those in it are not repeated."
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File of plays; those in it are not repeated. Default: one in build/, of the present commit.",
 )
 @click.option("--again", is_flag=True, help="Play rows again that the file has.")
 @click.option("--write", is_flag=True, help="Write the table into docs/training.md.")
@@ -65,6 +67,8 @@ def main(turns: int, rows: str, columns: str, seed: int, results: Path | None, a
                     file.write(json.dumps(outcome.record()) + "\n")
                 text = f"{outcome.outcome}, {outcome.seconds:.1f} s, codes {outcome.codes}"
                 print(f"{time.strftime('%H:%M:%S')} {row.name}, {column.name}, turn {turn}: {text}", file=sys.stderr)
+                if outcome.words:
+                    print(outcome.words, file=sys.stderr)
     found = cells(played)
     table = markdown(ROWS, [each.name for each in COLUMNS], found)
     print(table)

@@ -55,8 +55,8 @@ class Outcome:
     commit: str = ""
 
     def record(self) -> dict[str, Any]:
-        """Its fields, for a file."""
-        return asdict(self)
+        """Its fields, for a file; without the words, which name files of this machine."""
+        return {name: value for name, value in asdict(self).items() if name != "words"}
 
 
 def see(row: Row, column: Column, turn: int, job: Job, due: Due) -> Outcome:
