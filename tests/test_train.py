@@ -157,7 +157,7 @@ def test_children_of_a_rank_write_nothing(records: Records, rank: Rank) -> None:
 
 
 def test_another_process_with_the_path_is_not_the_rank(records: Records) -> None:
-    path = records.begin_all({0: 0, 1: 1})[0]
+    path = records.begin_all({0: 0, 1: 1})[0][rank_record.VARIABLE]
     with Rank(records, path=path) as rank, Rank(records, 1, 1, path=path) as other:
         rank.run(IMPORT, "train.step(3)")
         other.run(IMPORT, "train.step(9)")
@@ -189,7 +189,7 @@ def test_record_outlives_a_kill_and_a_stop(records: Records, rank: Rank) -> None
 
 
 def test_size_of_a_record_cannot_change(records: Records) -> None:
-    path = records.begin(0, 0)
+    path = records.begin(0, 0)[rank_record.VARIABLE]
     with Rank(records, path=path) as rank:
         shrink = f"import os; d = os.open({path!r}, os.O_RDWR)"
         rank.run(IMPORT, shrink)
@@ -258,7 +258,7 @@ def test_record_of_another_users_agent_is_one_line(records: Records) -> None:
 
 
 def test_record_of_another_version_is_left_alone(records: Records) -> None:
-    path = records.begin(0, 0)
+    path = records.begin(0, 0)[rank_record.VARIABLE]
     descriptor = os.open(path, os.O_RDWR)
     os.pwrite(descriptor, b"\0\0\0\x09", 8)
     os.close(descriptor)

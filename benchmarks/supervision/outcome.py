@@ -165,9 +165,9 @@ def cells(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Cell]:
 
 def markdown(rows: Sequence[Row], columns: Sequence[str], found: Mapping[tuple[str, str], Cell]) -> str:
     """The table, as it stands in the documents."""
-    lines = [f"| fault | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    lines = [f"| fault | at most | {' | '.join(columns)} |", f"|---|---|{'---|' * len(columns)}"]
     for row in rows:
         texts = [found[row.name, column].text() if (row.name, column) in found else "" for column in columns]
         if any(texts):
-            lines.append(f"| {row.title} | {' | '.join(texts)} |")
+            lines.append(f"| {row.title} | {min(row.within, row.ours):g} s | {' | '.join(texts)} |")
     return "\n".join(lines)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 VARIABLE = "TASKD_NET_RANK_RECORD"
 """Variable of a rank: the path of its record, `/proc/AGENT/fd/N`; empty without one."""
 
+STACKS_VARIABLE = "TASKD_NET_STACKS"
+"""Variable of a rank: the path of the memory that gets its stacks; empty without one."""
+
 MAGIC = b"taskdnet"
 VERSION = 1
 BYTES = 4096

@@ -69,6 +69,18 @@ LEAVES: Final = 309
 """`STATUS` of an Agent of this package: a signal ends it. The message is `JOB` where it ends the job, too, else
 empty: the node may come back."""
 
+STACKS_WANTED: Final = 310
+"""`ACTION` of a Mgr of this package to an Agent: collect the stacks of the ranks that the message lists, of all if it
+lists none."""
+STACKS: Final = 311
+"""`STATUS` of an Agent of this package: they are collected; the message is that `Collection`."""
+COLLECTION: Final = "Collection"
+"""Key in the extension of a 310: a text of the Mgr's own for this collection."""
+STACKS_TEXT: Final = "Stacks"
+"""Key in the extension of a 311: the stacks (`base.stacks`)."""
+SHOWS_STACKS: Final = "stacks"
+"""A feature: the Agent collects the stacks of its ranks."""
+
 MEETING_COMMANDS: Final = frozenset((MEETING, RELEASED))
 """Codes for Agents that have named the feature `MEETS`; others do not know them."""
 

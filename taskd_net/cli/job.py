@@ -11,6 +11,7 @@ from taskd_net.base import upstreams
 from taskd_net.cli.command import JSON, Command, command
 from taskd_net.cli.hang_lines import draw_hang, hang_of, is_stuck
 from taskd_net.cli.job_lines import draw
+from taskd_net.cli.job_stacks import job_stacks
 from taskd_net.cli.lines import say_json
 from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import params_of
@@ -171,3 +172,4 @@ def job_hang(ctx: click.Context, /, at: str, as_json: bool, **_: object) -> None
 assert isinstance(job, JobGroup)
 job.add_command(job_why)
 job.add_command(job_hang)
+job.add_command(job_stacks)

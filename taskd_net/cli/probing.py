@@ -22,8 +22,15 @@ REACH_S: Final = 5.0
 """Seconds to reach the node that is asked: longer than a connection through a lost packet or two takes."""
 
 
-def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, None]]) -> signal.Signals | None:
+def ask(
+    ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, None]], seconds: float = REACH_S
+) -> signal.Signals | None:
     """Connect to the node at `--at`, and work with it until the work is done or a signal comes.
+
+    Args:
+        ctx: of the command.
+        work: gets the connection.
+        seconds: for one answer of the node.
 
     Returns:
         The signal; None where the work was done before.
@@ -35,7 +42,7 @@ def ask(ctx: click.Context, work: Callable[[NodeClient], Coroutine[Any, Any, Non
     addresses, tls = upstreams.parse(ctx.params["at"], "at"), tls_of(ctx)
 
     async def asked() -> None:
-        async with NodeClient(addresses, REACH_S, tls) as client:
+        async with NodeClient(addresses, seconds, tls) as client:
             await work(client)
 
     return run_until_signal(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -65,6 +65,7 @@ class Driver:
         closed: the node is closed, or about to be.
         standby: the text with which children are refused, of a Mgr that stands by; empty while it takes them.
         job_view: gives the state of the job's Manager, in the node's loop; None where this node has none.
+        job_stacks: collects the stacks of ranks for somebody, as bytes of `observe.job_codec`; None as for `job_view`.
         certificate_ends: gives the end of the certificates in use, UTC, by their use (`server`, `client`); None for
             plain text.
     """
@@ -86,6 +87,7 @@ class Driver:
         self.standby = "standby: no Manager has begun to lead yet" if config.standby else ""
         self.tracer: Tracer | None = None
         self.job_view: Callable[[], JobView] | None = None
+        self.job_stacks: Callable[[Collection[int], str], Awaitable[bytes]] | None = None
         self.certificate_ends: Callable[[], Mapping[str, datetime]] | None = None
         self._inbox: deque[Frame] = deque()
         """Messages that were delivered to this node and not read yet, oldest first. The Router bounds them."""

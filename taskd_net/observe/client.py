@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -16,7 +16,7 @@ from taskd_net.net.links.grpc_calls import STATUS_SERVICE
 from taskd_net.net.tls.files import Tls
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
-from taskd_net.observe.job_codec import read_job
+from taskd_net.observe.job_codec import Stacks, read_job, read_stacks_answer, write_stacks_request
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import About, Echo, ProbeSeries
 from taskd_net.observe.records import Mesh
@@ -108,10 +108,20 @@ class NodeClient:
         try:
             return await self._ask(f"/{JOB_SERVICE}/Look", b"", read_job)
         except AskFailed as failed:
-            cause = failed.__cause__
-            if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                raise NoManager(cause.details() or "") from cause
-            raise
+            raise _without_manager(failed) from failed.__cause__
+
+    async def stacks(self, ranks: Collection[int]) -> Stacks:
+        """Have the node's Manager collect the stacks of ranks; of all without any.
+
+        Raises:
+            NoManager: the node decides nothing.
+            AskFailed: as for `about`, or it does not collect them for this caller, or not now.
+        """
+        request = write_stacks_request(ranks)
+        try:
+            return await self._ask(f"/{JOB_SERVICE}/CollectStacks", request, read_stacks_answer)
+        except AskFailed as failed:
+            raise _without_manager(failed) from failed.__cause__
 
     async def forget(self, position: Position) -> State | None:
         """Have the node forget another one that is not connected.
@@ -214,6 +224,14 @@ class NodeClient:
                 said = f"no node answers at {self._address} within {self._timeout:g} s"
                 return AskFailed(said, connected=connected, unreached=True)
         return AskFailed(f"{self._address} refused: {text}")
+
+
+def _without_manager(failed: AskFailed) -> AskFailed:
+    """The failure of a question to a Manager."""
+    cause = failed.__cause__
+    if isinstance(cause, grpc.aio.AioRpcError) and cause.code() is grpc.StatusCode.FAILED_PRECONDITION:
+        return NoManager(cause.details() or "")
+    return failed
 
 
 async def ask_health(address: Address, service: str, timeout: float, tls: Tls | None = None) -> str:

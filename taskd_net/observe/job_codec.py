@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Collection, Mapping, MutableSequence, Sequence
 from dataclasses import is_dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
 from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.stacks import WHOLE_CHARS, StackGroup, documents, read_stacks
+from taskd_net.base.untrusted import json_line
 from taskd_net.net.wire import job_pb2
 from taskd_net.observe.job_view import (
     AgentView,
@@ -71,6 +73,62 @@ def read_job(data: bytes) -> JobView:
         raise Refusal(Code.CLIENT_ERR, "the bytes are not the state of a job") from error
     assert isinstance(view, JobView)
     return view
+
+
+class Stacks(NamedTuple):
+    """The stacks of a job's ranks, for a caller.
+
+    Attributes:
+        groups: ranks with equal stacks, the odd ones first.
+        silent: nodes whose Agent has not answered.
+        file: at the Manager; empty where none could be written.
+    """
+
+    groups: Sequence[StackGroup]
+    silent: Sequence[int]
+    file: str
+
+
+def write_stacks_request(ranks: Collection[int]) -> bytes:
+    """Serialize a request for stacks: of ranks, or of all without any."""
+    return job_pb2.StacksRequest(ranks=sorted(ranks)).SerializeToString()
+
+
+def read_stacks_request(data: bytes) -> frozenset[int]:
+    """Read a request for stacks.
+
+    Raises:
+        ValueError: the bytes are none, or a rank is no natural number.
+    """
+    try:
+        ranks = frozenset(job_pb2.StacksRequest.FromString(data).ranks)
+    except DecodeError as error:
+        raise ValueError("the bytes are no request for stacks") from error
+    if any(rank < 0 for rank in ranks):
+        raise ValueError(f"rank is {min(ranks)}; expected a whole number, at least 0")
+    return ranks
+
+
+def write_stacks_answer(stacks: Stacks) -> bytes:
+    """Serialize stacks."""
+    text = json_line(documents(stacks.groups), compact=True)
+    return job_pb2.StacksAnswer(stacks=text, silent=stacks.silent, file=stacks.file).SerializeToString()
+
+
+def read_stacks_answer(data: bytes) -> Stacks:
+    """Read stacks.
+
+    Raises:
+        Refusal: 4999, the bytes are none.
+    """
+    try:
+        answer = job_pb2.StacksAnswer.FromString(data)
+    except DecodeError as error:
+        raise Refusal(Code.CLIENT_ERR, "the bytes are no stacks") from error
+    groups = read_stacks(answer.stacks, WHOLE_CHARS)
+    if groups is None:
+        raise Refusal(Code.CLIENT_ERR, "the answer has no stacks")
+    return Stacks(groups, tuple(answer.silent), answer.file)
 
 
 def _write(view: object, message: Message) -> None:

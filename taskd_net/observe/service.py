@@ -10,16 +10,17 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 import grpc
 
 from taskd_net.base.address import Address
 from taskd_net.base.codes import Code, Refusal
-from taskd_net.base.position import Role
+from taskd_net.base.position import Position, Role
 from taskd_net.base.states import State
+from taskd_net.core.certificate_name import ANY
 from taskd_net.core.identity import Violation
 from taskd_net.core.links import UP, Link
 from taskd_net.core.routes import LinkId
@@ -29,7 +30,7 @@ from taskd_net.net.links.session import Host
 from taskd_net.net.links.turns import Turns
 from taskd_net.observe import probe_codec as probes
 from taskd_net.observe import status_codec as wire
-from taskd_net.observe.job_codec import write_job
+from taskd_net.observe.job_codec import read_stacks_request, write_job
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import About, Echo, ProbeSeries
 from taskd_net.observe.prober import Prober, one_node
@@ -75,10 +76,12 @@ class Observed(Host, Protocol):
 
     Attributes:
         job_view: gives the state of the job's Manager; None where this node has none.
+        job_stacks: collects the stacks of ranks for somebody; None where this node has no Manager.
         standby: of a Mgr that stands by, the Manager that leads; empty for others.
     """
 
     job_view: Callable[[], JobView] | None
+    job_stacks: Callable[[Collection[int], str], Awaitable[bytes]] | None
     standby: str
 
 
@@ -129,10 +132,14 @@ class NodeService:
             "Trace": stream(self._trace),
             "About": unary(self._about),
         }
+        job: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            "Look": unary(self._answer_job),
+            "CollectStacks": unary(self._collect_stacks),
+        }
         return (
             grpc.method_handlers_generic_handler(STATUS_SERVICE, status),
             grpc.method_handlers_generic_handler(PROBE_SERVICE, probe),
-            grpc.method_handlers_generic_handler(JOB_SERVICE, {"Look": unary(self._answer_job)}),
+            grpc.method_handlers_generic_handler(JOB_SERVICE, job),
         )
 
     def close(self) -> None:
@@ -213,13 +220,41 @@ class NodeService:
     async def _answer_job(self, _: bytes, context: Context) -> bytes:
         data = await self._job.get()
         if not data:
-            node = self._host.router.identity
-            text = "decides nothing: it has no --job-id, or its Manager has not begun"
-            if self._host.standby:
-                text = f"decides nothing: it is a {self._host.standby}"
-            text = f"{node} {text if node.role == Role.MGR else 'has no Manager: ask the Mgr'}"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+            await self._refuse_without_manager(context)
         return data
+
+    async def _refuse_without_manager(self, context: Context) -> NoReturn:
+        node = self._host.router.identity
+        text = "decides nothing: it has no --job-id, or its Manager has not begun"
+        if self._host.standby:
+            text = f"decides nothing: it is a {self._host.standby}"
+        text = f"{node} {text if node.role == Role.MGR else 'has no Manager: ask the Mgr'}"
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        raise AssertionError("abort raises")
+
+    async def _collect_stacks(self, data: bytes, context: Context) -> bytes:
+        caller, collect = caller_of(context), self._host.job_stacks
+        if caller is None:
+            return GONE
+        if not self._may_collect(caller):
+            text = f"{self._host.router.identity} collects stacks for those who ask on its own machine"
+            text += ", or with a certificate of the Agents of all nodes"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        if collect is None:
+            await self._refuse_without_manager(context)
+        try:
+            return await collect(read_stacks_request(data), f"asked for from {caller.remote.place}")
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except Refusal as refusal:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(refusal))
+
+    def _may_collect(self, caller: Caller) -> bool:
+        """True for a caller who may see the stacks of all ranks: they name the files and functions of a script."""
+        if caller.remote.is_of_this_machine(self._listen):
+            return True
+        job, everywhere = self._host.router.membership.job_id, Position.agent(ANY)
+        return any(name.covers(job, everywhere) for name in caller.names() or ())
 
     async def _look_at_job(self) -> bytes:
         """The state of the job; empty where this node has no Manager."""

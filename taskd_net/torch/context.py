@@ -26,7 +26,6 @@ from torch.distributed.elastic.multiprocessing.api import (
 )
 from torch.distributed.elastic.multiprocessing.tail_log import TailLog
 
-from taskd_net.base import rank_record
 from taskd_net.base.codes import TaskdNetError
 from taskd_net.base.logger import late_logger
 from taskd_net.job.agent.memory import MemoryKills
@@ -147,9 +146,9 @@ class RankContext(SubprocessContext):
             environment[IN_PLACE] = "0"
         self._failures_of_ranks.forget([self._rank(local_rank) for local_rank in self.envs])
         if self._progress is not None:
-            paths = self._progress.begin_all({local_rank: self._rank(local_rank) for local_rank in self.envs})
-            for local_rank, path in paths.items():
-                self.envs[local_rank][rank_record.VARIABLE] = path
+            variables = self._progress.begin_all({local_rank: self._rank(local_rank) for local_rank in self.envs})
+            for local_rank, each in variables.items():
+                self.envs[local_rank].update(each)
         super()._start()
         for local_rank, pid in self.pids().items():
             self._began(local_rank, pid)
@@ -187,7 +186,7 @@ class RankContext(SubprocessContext):
         environment = self.envs[local_rank]
         environment[IN_PLACE] = str(int(environment.get(IN_PLACE, "0")) + 1)
         if self._progress is not None:
-            environment[rank_record.VARIABLE] = self._progress.begin(local_rank, self._rank(local_rank))
+            environment.update(self._progress.begin(local_rank, self._rank(local_rank)))
         handler = get_subprocess_handler(
             entrypoint=self.entrypoint,
             args=self.args[local_rank],

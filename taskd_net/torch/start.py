@@ -32,6 +32,7 @@ ERROR_FILE = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
 if ERROR_FILE:
     ERROR_FILE = os.path.join(*folder_here(), ERROR_FILE)
 PID = os.getpid()
+STACKS = os.environ.get("TASKD_NET_STACKS", "")
 RECORD = os.environ.get("TASKD_NET_RANK_RECORD", "")
 GROUPS = "torch.distributed.distributed_c10d"
 BEGUN = []  # type: list[str]
@@ -47,6 +48,7 @@ def run(main: "dict[str, Any]") -> None:
         main: the names of the main module.
     """
     watch_threads_and_signals()
+    offer_stacks()
     await_torch()
     failed: BaseException | None = None
     work = None
@@ -202,6 +204,24 @@ def watch_threads_and_signals() -> None:
         threading.excepthook = threading.__excepthook__ = failed_in_thread
 
 
+def offer_stacks() -> None:
+    """Have faulthandler write the stacks of all threads into memory of the Agent's, at a signal of the Agent's.
+
+    It does so also while another thread holds the interpreter. A handler of the script's for that signal counts more.
+    """
+    if STACKS.split("/")[:4] != ["", "proc", str(os.getppid()), "fd"]:
+        return  # a child of a rank
+    try:
+        import _signal  # type: ignore[import-not-found]
+        import faulthandler
+
+        number = _signal.SIGRTMAX - 3
+        if _signal.getsignal(number) == _signal.SIG_DFL:
+            faulthandler.register(number, os.open(STACKS, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), True)
+    except BaseException:  # noqa: BLE001, S110 - of any kind, such as memory of another user's Agent
+        pass
+
+
 def await_torch() -> None:
     """Have `beat.py` run in a thread once the script has imported torch's groups.
 
@@ -280,6 +300,7 @@ if __name__ == "__main__":
         show,
         watch_threads_and_signals,
         keep,
+        offer_stacks,
         await_torch,
         look_for_torch,
         beat,

@@ -49,11 +49,11 @@ class Rank:
         path: str | None = None,
         **variables: str,
     ) -> None:
-        path = records.begin(local_rank, rank) if path is None else path
+        given = records.begin(local_rank, rank) if path is None else {rank_record.VARIABLE: path}
         self.process = subprocess.Popen(
             [sys.executable, *(program or ("-c", PROGRAM))],
             cwd=ROOT,
-            env={**os.environ, rank_record.VARIABLE: path, **variables},
+            env={**os.environ, **given, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -32,11 +32,11 @@ def descriptors() -> int:
 def test_records_are_closed_with_the_processes_that_are_replaced(records: Records) -> None:
     before = descriptors()
     assert records.look() is None
-    assert set(records.begin_all({0: 4, 1: 5})) == {0, 1} and descriptors() == before + 2
+    assert set(records.begin_all({0: 4, 1: 5})) == {0, 1} and descriptors() == before + 4
     records.begin(1, 5)
-    assert descriptors() == before + 2
+    assert descriptors() == before + 4
     records.begin_all({0: 2})
-    assert descriptors() == before + 1 and look(records).ranks == 1
+    assert descriptors() == before + 2 and look(records).ranks == 1
     records.close()
     assert descriptors() == before
     records.close()
@@ -63,8 +63,8 @@ def test_steps_of_which_the_mgr_was_not_told_are_done_again_after_a_start(record
     with Rank(records, 0, 0) as zero, Rank(records, 1, 1) as one:
         zero.run(begins, "train.step(4)")
         one.run(begins, "train.step(5)")
-    for local_rank, path in records.begin_all({0: 0, 1: 1}).items():
-        with Rank(records, local_rank, local_rank, path=path) as rank:
+    for local_rank, variables in records.begin_all({0: 0, 1: 1}).items():
+        with Rank(records, local_rank, local_rank, path=variables[rank_record.VARIABLE]) as rank:
             rank.run(begins, "train.step(5)")
             assert look(records).again == 1
     records.note_highest(9)
@@ -83,7 +83,8 @@ def test_job_without_memfd_is_not_watched(
 
     for name, place in (("memfd_create", os), ("posix_fallocate", os)):
         monkeypatch.setattr(place, name, refused)
-        assert records.begin_all({0: 0, 1: 1}) == {0: "", 1: ""}
+        none = {rank_record.VARIABLE: "", rank_record.STACKS_VARIABLE: ""}
+        assert records.begin_all({0: 0, 1: 1}) == {0: none, 1: none}
         monkeypatch.undo()
     assert caplog.text.count("ranks_not_watched") == 1 and descriptors() == before
     with Rank(records, path="") as rank:

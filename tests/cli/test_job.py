@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from taskd_net import Node, NodeConfig
+from taskd_net.base.cause import Place
 from taskd_net.base.progress import NodeProgress, RankProgress, Seen, write_progress
+from taskd_net.base.stacks import StackGroup, write_stacks
 from taskd_net.base.vocabulary import KEEP_ALIVE, PROGRESS
+from taskd_net.job.agent.messages import WantStacks, read_command, stacks
 from taskd_net.job.manager import ManagerConfig
 from taskd_net.observe.document import Document
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
@@ -165,3 +168,41 @@ async def test_nodes_without_a_manager_say_so() -> None:
             code, output, errors = await run("job", "--at", address)
             assert (code, output) == (3, "")
             assert text in errors and errors.count("\n") == 1
+
+
+async def test_stacks_of_all_ranks(tmp_path: Path) -> None:
+    config = ManagerConfig(job_id="J", nodes=2, processes_per_node=1, state=str(tmp_path / "state.sqlite3"))
+    async with managed(config) as (node, _), leaves(node, agent(0), agent(1)) as (zero, one):
+        for each in (zero, one):
+            await each.register(Incarnation=str(id(each)), Features="stacks")
+            await each.command()
+        command = asyncio.create_task(run("job", "stacks", "--at", node.address, "--ranks", "0,1"))
+        wanted = read_command(await zero.command())
+        assert isinstance(wanted, WantStacks) and wanted.ranks == {0, 1}
+        await one.command()
+        stack = (Place("train.py", 7, "load\x1b[2J"),)
+        told = stacks(wanted.collection, write_stacks([StackGroup({0: 5}, Seen.RUNS, "futex_wait", stack)]))
+        assert (await zero.report(told.msg_type, told.code, told.message, **told.extension)).ok
+        code, output, errors = await command
+        assert (code, errors) == (1, "")
+        lines = output.splitlines()
+        assert lines[:3] == [
+            "rank 0, in the kernel's futex_wait, the most recent call first:",
+            r"  train.py, line 7, in load\u001b[2J",
+            "no answer from the Agents of nodes 1",
+        ]
+        assert lines[3].startswith(f"kept at the Manager in {tmp_path}/stacks-")
+        code, output, errors = await run("job", "stacks", "--at", node.address)
+        assert (code, output) == (3, "") and "; a node is asked once in 30 s" in errors
+
+
+async def test_stacks_of_a_job_whose_agents_have_none() -> None:
+    async with managed(ManagerConfig(job_id="J")) as (node, _):
+        code, output, errors = await run("job", "stacks", "--at", node.address, "--json")
+        assert (code, errors) == (0, "")
+        found = json.loads(output)
+        assert (found["groups"], found["silent"]) == ([], [])
+        code, output, _ = await run("job", "stacks", "--at", node.address)
+        assert output.startswith("no rank has a stack: no launcher of this package runs one\n")
+        code, _, errors = await run("job", "stacks", "--at", node.address, "--ranks", "1,-2")
+        assert code == 2 and "'1,-2'; expected global ranks, e.g. 3,5" in errors

@@ -89,6 +89,11 @@ def documents(data: bytes) -> None:
         told = job_codec.read_job(job_codec.write_job(view))
         assert job_codec.write_job(told) is not None
         json.loads(json_line(document_of(view)))
+    with contextlib.suppress(ValueError):
+        assert all(rank >= 0 for rank in job_codec.read_stacks_request(data))
+    with contextlib.suppress(Refusal):
+        stacks = job_codec.read_stacks_answer(data)
+        assert job_codec.read_stacks_answer(job_codec.write_stacks_answer(stacks)) == stacks
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(ArgumentError):
         profiling_switch.read_switch(text)

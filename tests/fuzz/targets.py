@@ -44,6 +44,8 @@ from taskd_net.base.job_id import require_job_id
 from taskd_net.base.limits import MESSAGE_BYTES
 from taskd_net.base.position import Position
 from taskd_net.base.progress import SECTION_CHARS, SLOWEST, STEP_MOST, read_progress, write_progress
+from taskd_net.base.stacks import NODE_CHARS, RankStack, grouped, read_stacks, read_threads, write_stacks
+from taskd_net.base.stacks import words as words_of_stacks
 from taskd_net.base.untrusted import json_line, printable
 from taskd_net.base.vocabulary import ACTION, FAULT_RANKS, RESTART_ALL, RESTART_RANKS, STOP_RANKS
 from taskd_net.cli import systemd
@@ -389,6 +391,19 @@ def records(data: bytes) -> None:
         assert (travelled.highest, travelled.high_group) == (said.highest, said.high_group)
 
 
+def stacks(data: bytes) -> None:
+    """Stacks: what faulthandler writes, and what Agents tell. Their words are lines for a terminal."""
+    text = data.decode("latin-1")
+    threads = read_threads(text)
+    groups = read_stacks(text) or []
+    for found in (groups, grouped([RankStack(1, 2, threads=threads)])):
+        assert all(line.isprintable() for line in words_of_stacks(found))
+        written = write_stacks(found)
+        assert len(written) <= NODE_CHARS
+        again = read_stacks(written)
+        assert again is not None and read_stacks(write_stacks(again)) == again
+
+
 TARGETS: Final[Mapping[str, Target]] = {
     "frames": frames,
     "headers": headers,
@@ -402,6 +417,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "failures": failures,
     "causes": causes,
     "progress": progress,
+    "stacks": stacks,
     "records": records,
     "reports": reports,
     "job_reports": jobs.reports,

@@ -301,6 +301,34 @@ records = st.builds(
     *(st.just(7), signed, signed, flags),
 )
 
+frames = st.lists(st.tuples(texts | error_values, st.integers(0, 9) | error_values, texts).map(list), max_size=3)
+stacks = (
+    st.lists(
+        st.fixed_dictionaries(
+            {"pids": st.dictionaries(texts, st.integers(0, 9) | error_values, max_size=3) | error_values},
+            optional={
+                "seen": st.sampled_from(["runs", "stopped", "x"]) | error_values,
+                "why": error_values,
+                "stack": frames | error_values,
+                "others": st.lists(frames, max_size=2) | error_values,
+            },
+        ),
+        max_size=3,
+    )
+    .map(json.dumps)
+    .map(str.encode)
+)
+stack_texts = st.lists(
+    st.sampled_from(
+        [
+            "Thread 0x7f (most recent call first):",
+            "Current thread 0x1 (most recent call first):",
+            '  File "a", line 3 in f',
+        ]
+    ),
+    max_size=6,
+).map(lambda lines: "\n".join(lines).encode())
+
 
 def damaged(whole: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Valid input, and the same with some bytes changed, removed or inserted."""
@@ -369,6 +397,7 @@ STRATEGIES = {
     "failures": damaged(failures),
     "causes": damaged(causes),
     "progress": damaged(progress),
+    "stacks": damaged(st.one_of(stacks, stack_texts)),
     "records": damaged(records),
     "reports": damaged(reports.map(status_pb2.Report.SerializeToString)),
     "job_reports": damaged(json_texts),

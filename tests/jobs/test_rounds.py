@@ -12,7 +12,7 @@ from taskd_net.base import vocabulary
 from taskd_net.base.body import Body
 from taskd_net.base.cause import NEVER_AGAIN, Cause, Place, Reason
 from taskd_net.base.position import Position, Role
-from taskd_net.job.agent.messages import Exit, Meeting, read_command
+from taskd_net.job.agent.messages import Exit, Meeting, WantStacks, read_command
 from taskd_net.job.agent.plans import KillAll, Leave, Look, Offer, Return, StartAll, StartRanks, TakeMeeting
 from taskd_net.job.agent.supervision import (
     AgentJoined,
@@ -172,7 +172,9 @@ class Launcher:
         while self.unread and not self.outcome:
             command = self.unread.pop(0)
             body = Body(command.msg_type, command.code, command.message, command.extension)
-            self.feed(Commanded(read_command(body), command.uuid, command.extension.get(vocabulary.MEANT_FOR, "")))
+            read = read_command(body)
+            assert not isinstance(read, WantStacks)
+            self.feed(Commanded(read, command.uuid, command.extension.get(vocabulary.MEANT_FOR, "")))
 
 
 LOST = Reason("RuntimeError", traceback="RuntimeError: [/gloo/transport] Connection closed by peer")

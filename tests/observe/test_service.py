@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import grpc
@@ -11,9 +12,16 @@ import pytest
 
 from taskd_net import Node, Position
 from taskd_net.base.address import Address
+from taskd_net.base.cause import Place
+from taskd_net.base.codes import Code, Refusal
+from taskd_net.base.stacks import StackGroup
+from taskd_net.core.certificate_name import parse_all
+from taskd_net.core.membership import Membership
+from taskd_net.net.links.remote import Caller, Remote
 from taskd_net.observe import probe_codec, status_codec
-from taskd_net.observe.client import AskFailed, NodeClient
+from taskd_net.observe.client import AskFailed, NodeClient, NoManager
 from taskd_net.observe.document import Document, by_position, document
+from taskd_net.observe.job_codec import Stacks, write_stacks_answer
 from taskd_net.observe.job_view import JobView
 from taskd_net.observe.probe_codec import ProbeSeries
 from taskd_net.observe.service import PROBE_SERIES_PER_CALLER
@@ -155,6 +163,53 @@ async def test_those_who_ask_for_the_tree_meanwhile_share_one_look(mesh: Mesh, m
         answers = await asyncio.gather(*(asking.mesh() for _ in range(50)))
     assert {answer.root for answer in answers} == {mgr.position.identity}
     assert 1 <= looks <= 2
+
+
+async def test_stacks_are_collected_for_a_caller_of_this_machine(mesh: Mesh) -> None:
+    mgr = await mesh.mgr()
+    asked: list[tuple[Collection[int], str]] = []
+    groups = [StackGroup({3: 7}, stack=(Place("train.py", 1, "f"),))]
+
+    async def collect(ranks: Collection[int], why: str) -> bytes:
+        asked.append((ranks, why))
+        return write_stacks_answer(Stacks(groups, (1, 2), "kept.txt"))
+
+    async with client(mgr) as asking:
+        with pytest.raises(NoManager, match=r"^Mgr/0 decides nothing"):
+            await asking.stacks(())
+        mgr.driver.job_stacks = collect
+        assert await asking.stacks([5, 3]) == Stacks(groups, (1, 2), "kept.txt")
+        assert asked == [(frozenset({3, 5}), "asked for from ipv4:127.0.0.1")]
+        with pytest.raises(AskFailed, match=r"refused: rank is -1; expected a whole number, at least 0$"):
+            await asking.stacks([-1])
+
+        async def busy(_: Collection[int], __: str) -> bytes:
+            raise Refusal(Code.RECV_BUF_BUSY, "node 0 was asked 1 s ago")
+
+        mgr.driver.job_stacks = busy
+        with pytest.raises(AskFailed, match=r"refused: node 0 was asked 1 s ago$"):
+            await asking.stacks(())
+
+
+async def test_stacks_are_not_collected_for_others(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    mgr = await mesh.mgr()
+    monkeypatch.setattr(Remote, "is_of_this_machine", lambda *_: False)
+    async with client(mgr) as asking:
+        with pytest.raises(AskFailed, match=r"refused: Mgr/0 collects stacks for those who ask on its own machine, or"):
+            await asking.stacks(())
+    assert mgr.driver.server is not None
+    service: Any = mgr.driver.server._services
+    for uris, may in (
+        (["taskd://j/Agent/*"], True),
+        (["taskd://*/*/*"], True),
+        (["taskd://j/Agent/0", "taskd://j/Proxy/*"], False),
+        (["taskd://other/Agent/*"], False),
+        ([], False),
+    ):
+        names = frozenset(parse_all(uris))
+        caller = Caller(Remote("ipv4", "10.0.0.9", "5"), lambda names=names: names)  # type: ignore[misc]
+        monkeypatch.setattr(mgr.driver.router, "membership", Membership("j"))
+        assert service._may_collect(caller) is may, uris
 
 
 async def test_job_is_that_of_a_look_after_the_question(mesh: Mesh) -> None:

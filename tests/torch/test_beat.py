@@ -192,7 +192,7 @@ def test_script_without_a_record_goes_on(records: Records, tmp_path: Path, path:
 
 
 def test_beat_of_a_record_of_another_version_is_none(records: Records, tmp_path: Path) -> None:
-    path = records.begin(0, 0)
+    path = records.begin(0, 0)[rank_record.VARIABLE]
     descriptor = os.open(path, os.O_RDWR)
     os.pwrite(descriptor, b"\x09", 8)
     script = tmp_path / "train.py"

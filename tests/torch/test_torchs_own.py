@@ -90,8 +90,9 @@ def test_each_rank_is_started_as_by_torchs_own_agent(
         theirs = [moved(call, *folders) for call in expected]
         for call in theirs:
             call["env"]["TASKD_NET_RESTARTS_IN_PLACE"] = "0"
-        records = [call["env"].pop("TASKD_NET_RANK_RECORD") for call in calls]
-        assert len({Path(path).readlink() for path in records}) == 1 and len(set(records)) == 2
+        for variable in ("TASKD_NET_RANK_RECORD", "TASKD_NET_STACKS"):
+            places = [call["env"].pop(variable) for call in calls]
+            assert len({Path(path).readlink() for path in places}) == 1 and len(set(places)) == 2
         assert calls == theirs
         assert [call["local_rank_id"] for call in calls] == [0, 1]
         assert all(call["numa_options"] is NUMA for call in calls)
@@ -103,7 +104,8 @@ def test_each_rank_is_started_as_by_torchs_own_agent(
         calls.clear()
         agent._context.restart_ranks([1], TERM)
         theirs[1]["env"]["TASKD_NET_RESTARTS_IN_PLACE"] = "1"
-        assert calls[0]["env"].pop("TASKD_NET_RANK_RECORD").startswith(f"/proc/{os.getpid()}/fd/")
+        for variable in ("TASKD_NET_RANK_RECORD", "TASKD_NET_STACKS"):
+            assert calls[0]["env"].pop(variable).startswith(f"/proc/{os.getpid()}/fd/")
         assert calls == theirs[1:], "a rank that is restarted alone keeps its number"
     finally:
         agent._shutdown()

@@ -25,11 +25,13 @@ from uuid import uuid4
 from taskd_net.base import vocabulary
 from taskd_net.base.cause import summary
 from taskd_net.base.progress import NodeProgress
+from taskd_net.base.stacks import grouped, write_stacks
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.base.waiting import taken
 from taskd_net.job import arguments
 from taskd_net.job.agent import plans
-from taskd_net.job.agent.messages import Exit, Go, Meeting, read_command, read_highest
+from taskd_net.job.agent.evidence import collected
+from taskd_net.job.agent.messages import Exit, Go, Meeting, WantStacks, read_command, read_highest, stacks
 from taskd_net.job.agent.plans import Call, Leave, Plans, Return
 from taskd_net.job.agent.supervision import (
     AgentJoined,
@@ -157,6 +159,7 @@ class Agent:
         self.said_end = False
         self._start = StartGuard()
         self._failures = FailedCalls()
+        self._collecting: asyncio.Task[None] | None = None
         # To the thread that calls: the next call, or the end. A SimpleQueue, as a signal handler may put into it.
         self._jobs: SimpleQueue[Call | _End] = SimpleQueue()
         self._runs = False
@@ -270,6 +273,8 @@ class Agent:
             raise
         finally:
             self._wake_at(None)
+            if self._collecting is not None:
+                self._collecting.cancel()
             self._heartbeat.close()
             self._ends.close()
             self._jobs.put(_End(outcome))
@@ -295,6 +300,9 @@ class Agent:
             return
         if self.workers.records is not None and (highest := read_highest(said)) is not None:
             self.workers.records.note_highest(highest)
+        if isinstance(command, WantStacks):
+            self._collect(command)
+            return
         if isinstance(command, Go) and command.in_place:
             os.environ |= {arguments.IN_PLACE: "on", arguments.AGENT_PID: str(os.getpid())}  # for the workers
             if command.patience:
@@ -306,6 +314,17 @@ class Agent:
         if isinstance(command, Meeting) and command.cause is not None:
             log.warning("restarted_after", round=command.round, cause=summary(command.cause))
         self._feed(Commanded(command, message.uuid, said.extension.get(vocabulary.MEANT_FOR, "")))
+
+    def _collect(self, wanted: WantStacks) -> None:
+        """Collect stacks, one collection at a time; the Mgr may ask for one again."""
+        if self._collecting is not None and not self._collecting.done():
+            return
+        self._collecting = self._loop.create_task(self._collected(wanted))
+
+    async def _collected(self, wanted: WantStacks) -> None:
+        records = self.workers.records
+        found = [] if records is None else await collected(records.suspects(wanted.ranks))
+        self._outbox.put(stacks(wanted.collection, write_stacks(grouped(found))))
 
     async def _first_join(self, node: Node) -> None:
         await node.joined()

@@ -134,13 +134,26 @@ class Released:
     round: int
 
 
+@dataclass(frozen=True, slots=True)
+class WantStacks:
+    """310: collect the stacks of ranks.
+
+    Args:
+        collection: the Mgr's name for it.
+        ranks: global ranks; empty for all.
+    """
+
+    collection: str
+    ranks: frozenset[int] = frozenset()
+
+
 Planned = Go | Exit | ExitGracefully | RestartAll | RestartRanks | StopRanks
 """A command with a plan of its own."""
 
 Command = Planned | Meeting | Waiting | Released
 
 
-def read_command(body: Body) -> Command:
+def read_command(body: Body) -> Command | WantStacks:
     """Read a command.
 
     Raises:
@@ -165,6 +178,8 @@ def read_command(body: Body) -> Command:
             return _meeting(body)
         case vocabulary.RELEASED:
             return Released(_natural(body.message, "message"))
+        case vocabulary.STACKS_WANTED:
+            return WantStacks(body.extension.get(vocabulary.COLLECTION, ""), _ranks(body.message))
         case vocabulary.RESTART_RANKS:
             return RestartRanks(_ranks_to_restart(body))
         case vocabulary.STOP_RANKS:
@@ -262,6 +277,16 @@ def fault(
     extension = {vocabulary.FAULT_TIME: str(at)} | ({vocabulary.AFTER: after} if after else {}) | _named(worker_state)
     extension |= _told(cause) | _progress(progress)
     return Body(vocabulary.STATUS, vocabulary.FAULT, _state(ranks), extension)
+
+
+def stacks(collection: str, text: str) -> Body:
+    """311: the stacks of ranks.
+
+    Args:
+        collection: the Mgr's name for it.
+        text: of `base.stacks`.
+    """
+    return Body(vocabulary.STATUS, vocabulary.STACKS, collection, {vocabulary.STACKS_TEXT: text})
 
 
 def keep_alive(worker_state: str = "", progress: NodeProgress | None = None) -> Body:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from taskd_net.base import fork, rank_record
 from taskd_net.base.logger import late_logger
 from taskd_net.base.progress import NodeProgress, Seen
+from taskd_net.job.agent.evidence import Suspect
 from taskd_net.job.agent.progress import NodeLedger, Sight
 
 log: Final = late_logger()
@@ -39,6 +40,7 @@ class _Held:
         rank: its global rank.
         begun: nanoseconds of the steady clock before its start.
         descriptor: of the memfd; None without one.
+        stacks: of the memfd that gets the stacks of the process; None without one.
         pid: the process; 0 before its start.
         started: its start time by the kernel's count, by which another process of this pid is told apart.
     """
@@ -46,12 +48,13 @@ class _Held:
     rank: int
     begun: int
     descriptor: int | None
+    stacks: int | None
     pid: int = 0
     started: int = 0
 
 
 class Records:
-    """The records of the ranks of one node, by local rank. Any thread may use them."""
+    """The records of the ranks of one node, by local rank, and the memory for their stacks. Any thread may use them."""
 
     def __init__(self) -> None:
         self._lock = fork.Lock()
@@ -64,34 +67,36 @@ class Records:
         """Note the highest step that the job has done, for records from now on."""
         self._highest = step
 
-    def begin_all(self, ranks: Mapping[int, int]) -> dict[int, str]:
+    def begin_all(self, ranks: Mapping[int, int]) -> dict[int, dict[str, str]]:
         """Make the records of all ranks, before a start of all.
 
         Args:
             ranks: global ranks by local rank.
 
         Returns:
-            The paths of the records by local rank, for `rank_record.VARIABLE`; empty without a record.
+            The variables of each process by local rank, with the paths; empty ones without a record.
         """
         for local_rank in list(self._held):
             self._end(local_rank)  # the steps of all count, before the first record is made
         return {local_rank: self.begin(local_rank, rank) for local_rank, rank in ranks.items()}
 
-    def begin(self, local_rank: int, rank: int) -> str:
-        """Make the record of one rank, before a start of its process. Returns its path, as `begin_all`."""
+    def begin(self, local_rank: int, rank: int) -> dict[str, str]:
+        """Make the record of one rank, before a start of its process. Returns its variables, as `begin_all`."""
         self._end(local_rank)
         begun = time.monotonic_ns()
+        descriptor: int | None = None
+        stacks: int | None = None
         try:
             # The Mgr has not been told of the last second.
-            descriptor: int | None = _made(begun, max(self._highest, self._ledger.highest))
+            descriptor = _made(begun, max(self._highest, self._ledger.highest))
+            stacks = os.memfd_create("taskd_net_stacks", os.MFD_CLOEXEC)
         except (OSError, AttributeError) as error:  # a kernel or a C library without memfd
-            descriptor = None
             if not self._failed:
                 log.warning("ranks_not_watched", reason=str(error))
             self._failed = True
         with self._lock:
-            self._held[local_rank] = _Held(rank, begun, descriptor)
-        return "" if descriptor is None else f"/proc/{os.getpid()}/fd/{descriptor}"
+            self._held[local_rank] = _Held(rank, begun, descriptor, stacks)
+        return {rank_record.VARIABLE: _path(descriptor), rank_record.STACKS_VARIABLE: _path(stacks)}
 
     def started(self, local_rank: int, pid: int) -> None:
         """The process of a rank has started."""
@@ -99,6 +104,16 @@ class Records:
         with self._lock:
             held = self._held[local_rank]
             held.pid, held.started = pid, started
+
+    def suspects(self, ranks: Collection[int] = ()) -> list[Suspect]:
+        """The ranks to collect evidence about; all without a list. Each has a descriptor of its own, to be closed."""
+        with self._lock:
+            held = [each for each in self._held.values() if not ranks or each.rank in ranks]
+            found = []
+            for each in sorted(held, key=lambda each: each.rank):
+                descriptor = None if each.stacks is None else os.dup(each.stacks)
+                found.append(Suspect(each.rank, each.pid, _sight(each).seen, descriptor))
+            return found
 
     def look(self) -> NodeProgress | None:
         """Read the records. Returns the progress of the node; None before the first start."""
@@ -116,9 +131,16 @@ class Records:
     def _end(self, local_rank: int) -> None:
         """Take in the last record of a process, and close it."""
         with self._lock:
-            if (held := self._held.pop(local_rank, None)) is not None and held.descriptor is not None:
+            held = self._held.pop(local_rank, None)
+            if held is not None and held.descriptor is not None:
                 self._ledger.last(_sight(held), time.monotonic_ns())
                 os.close(held.descriptor)
+            if held is not None and held.stacks is not None:
+                os.close(held.stacks)
+
+
+def _path(descriptor: int | None) -> str:
+    return "" if descriptor is None else f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def _made(begun: int, highest: int) -> int:

@@ -56,6 +56,10 @@ LONGEST_TIMES: Final = 3.0
 STALE_S: Final = 5.0
 """Seconds without a look of a node after which its ranks are out of sight. Its Agent sends one each second."""
 
+EVIDENCE_S: Final = 6.0
+"""Seconds after a suspicion in which nothing is killed: the Manager collects the stacks of all ranks, for five at most.
+"""
+
 EACH_LOOK: Final = 32
 """Nodes up to which each look is judged at once: some 3 ms in a second."""
 

@@ -54,7 +54,7 @@ from taskd_net.job.decide.events import (
 )
 from taskd_net.job.decide.failures import JobFailures, told
 from taskd_net.job.decide.hang_answers import failures_of
-from taskd_net.job.decide.hangs import HUNG
+from taskd_net.job.decide.hangs import EVIDENCE_S, HUNG
 from taskd_net.job.decide.node_ranks import Holder
 from taskd_net.job.decide.orders import CONTINUE, EXIT
 from taskd_net.job.decide.outbox import COMMAND_ATTEMPTS, INFINITY, uuid_of
@@ -461,6 +461,11 @@ class Job:
             quiet = round(current.now - verdict.since) if verdict.since else 0
             outcome.note(event, seconds=quiet, limit=round(verdict.limit), ranks=ranks, reason=reason)
         if verdict.state != HUNG or hangs.acted or not config.answers_hangs or not self._trains():
+            return
+        records = current.records
+        if current.now < verdict.noticed + EVIDENCE_S and any(
+            records.has_feature(rank, vocabulary.SHOWS_STACKS) for rank in records.agents
+        ):
             return
         hangs.acted = hangs.changed = True
         everybody = config.on_hang == vocabulary.ON_HANG_ALL

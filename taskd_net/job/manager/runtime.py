@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net.base.codes import ArgumentError, NodeClosed
+from taskd_net.base.codes import ArgumentError, NodeClosed, Refusal
 from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Position
@@ -37,10 +38,12 @@ from taskd_net.job.decide.outbox import INFINITY
 from taskd_net.job.decide.plugins import AnyPlugin, built_in
 from taskd_net.job.decide.snapshot import JobConfig
 from taskd_net.job.decide.traffic import Call, Command, Outcome, Reply
+from taskd_net.job.keep.place import is_etcd
 from taskd_net.job.manager import loading
 from taskd_net.job.manager.changed_file import ResetFile
 from taskd_net.job.manager.config import ManagerConfig
 from taskd_net.job.manager.dispatch import Dispatch, read_event
+from taskd_net.job.manager.evidence import StackCollector, is_answer
 from taskd_net.job.manager.faults import DeviceFaults
 from taskd_net.job.manager.guarded import Guarded
 from taskd_net.job.manager.history import DecisionHistory, cause
@@ -55,6 +58,7 @@ from taskd_net.job.profiling_switch import SwitchFile
 from taskd_net.net.wire.codec import Message
 from taskd_net.node.node import Node
 from taskd_net.node.reading import Reading, Unreadable
+from taskd_net.observe.job_codec import Stacks, write_stacks_answer
 from taskd_net.observe.job_view import ClusterdView, JobCounters, JobView
 
 if TYPE_CHECKING:
@@ -140,6 +144,8 @@ class Manager:
         self._history = DecisionHistory()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
+        folder = None if config.state is None or is_etcd(config.state) else Path(config.state).parent
+        self._stacks = StackCollector(node, folder, self._log)
         self._keeping: Kept = NotKept()
         self._dispatch = Dispatch(
             node,
@@ -181,7 +187,7 @@ class Manager:
             await self.close()
             raise
         log_without_effect(self._log, config)
-        self._node.driver.job_view = self.view
+        self._node.driver.job_view, self._node.driver.job_stacks = self.view, self.stacks
         self._spawn(self._run(), "decides")
         self._spawn(self._read(), "reads")
         self._looked, self._began = self._now(), time.monotonic()
@@ -301,7 +307,7 @@ class Manager:
         if self._resigning is not None and self._resigning is not asyncio.current_task():
             await asyncio.shield(self._resigning)
             return
-        self._node.driver.job_view = None
+        self._node.driver.job_view = self._node.driver.job_stacks = None
         self._closing = True
         self._changed.set()
         self._keeping.hurry()
@@ -339,6 +345,19 @@ class Manager:
         made = job_view(self.config, self.job, self._present(), self._history.decisions, seen, off, clusterd)
         unprotected = 0 if self._protection is None else len(self._protection.unprotected)
         return replace(self._faults.add_to(made), leader=self._keeping.leader_view(), unprotected=unprotected)
+
+    async def stacks(self, ranks: Collection[int], why: str) -> bytes:
+        """Collect the stacks of ranks, for faces.
+
+        Args:
+            ranks: global ranks; none for all.
+            why: who wants them.
+
+        Raises:
+            Refusal: as of `StackCollector.collect`.
+        """
+        found = await self._stacks.collect(self.job.state.records, ranks, why)
+        return write_stacks_answer(Stacks(found.groups, found.silent, found.file))
 
     def _now(self) -> float:
         return self._clock.now()
@@ -402,6 +421,9 @@ class Manager:
         except ArgumentError as error:
             self._node.confirm([message])
             raise Unreadable(str(error)) from None
+        if isinstance(event, Reported) and is_answer(event):
+            self._stacks.take(event)
+            return True
         if isinstance(event, RankWanted):
             self._spawn(self._look_at_launchers(event, message), "looks at launchers")
             self._tasks[-1].add_done_callback(self._forget)
@@ -536,6 +558,9 @@ class Manager:
         for notice in outcome.notices:
             if (failed := log_notice(self._log, notice, {each.name for each in self._guarded})) is not None:
                 self._counters.plugin_failures[failed] += 1
+            if notice.event == "hang_suspected":
+                self._spawn(self._collect_evidence(), "collects stacks")
+                self._tasks[-1].add_done_callback(self._forget)
         if not await self._keeping.confirmed():  # the process may have been stopped since the commit
             return
         self._faults.carry_out(outcome)
@@ -560,6 +585,13 @@ class Manager:
         for reply in outcome.replies:
             if self._reply is None or self._reply(reply):
                 self._take(Acknowledged(reply.uuid))
+
+    async def _collect_evidence(self) -> None:
+        """Collect the stacks of all ranks, before anything is killed."""
+        try:
+            await self._stacks.collect(self.job.state.records, (), "the job is suspected to stand still")
+        except Refusal as refusal:  # somebody has collected them a moment ago
+            self._log.info("stacks_not_collected", reason=str(refusal))
 
     def _gone(self, uuid: str) -> None:
         self._take(ReceiverGone(uuid))

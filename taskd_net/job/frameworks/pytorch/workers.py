@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from taskd_net.base.cause import Cause
 from taskd_net.base.untrusted import shown
-from taskd_net.base.vocabulary import MEETS, TELLS
+from taskd_net.base.vocabulary import MEETS, SHOWS_STACKS, TELLS
 from taskd_net.job.agent.messages import Meeting
 from taskd_net.job.agent.records import Records
 from taskd_net.job.agent.supervision import Offered, WorkerStatus
@@ -89,7 +89,7 @@ class PyTorchWorkers:
         self._wrapped: set[int] = set()  # shells that were asked to end; each leads a process group
         self._telling = cast(TellingAgent, agent) if hasattr(agent, "first_failure") else None
         self.records: Records | None = getattr(agent, "records", None)
-        found = {MEETS: self._meeting, TELLS: self._telling}
+        found = {MEETS: self._meeting, TELLS: self._telling, SHOWS_STACKS: self.records}
         self.features: Collection[str] = tuple(name for name, part in found.items() if part is not None)
 
     @property
