@@ -44,6 +44,14 @@ def test_the_lowest_step_counts_before_the_lowest_collective() -> None:
     assert named(guess([rank(0, 8, 8), rank(1, 8, 7), rank(2), rank(3)], FOUR)) == [1]
 
 
+def test_collectives_of_a_frozen_process_are_old_and_no_words() -> None:
+    stopped = rank(2, 9, 3, odd=True, seen=Seen.STOPPED)
+    assert guess([rank(0), rank(1), stopped, rank(3)], FOUR) == Guess(((stopped, "is stopped (SIGSTOP)"),))
+    ended = rank(2, 8, 3, odd=True, seen=Seen.ENDED)
+    assert named(guess([rank(0), rank(1, 8, 9), ended, rank(3)], FOUR)) == [2], "it counts by its step"
+    assert named(guess([rank(0), rank(1, 8, 7), ended, rank(3)], FOUR)) == [2]
+
+
 def test_two_are_named_and_three_are_not() -> None:
     many = [rank(number, 9, 8) for number in range(NAMED_MOST + 1)]
     assert named(guess([*many[:-1], rank(6), rank(7)], FOUR)) == [0, 1]

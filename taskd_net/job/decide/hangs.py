@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskd_net.base.progress import NodeProgress, RankProgress, Seen
-from taskd_net.job.decide.laggards import APART_MOST, LISTED_MOST, Described, Guess, Leaders, guess, in_words
+from taskd_net.job.decide.laggards import APART_MOST, LISTED_MOST, Described, Guess, Leaders, Place, guess, in_words
 from taskd_net.job.decide.plain import UNSTORED
 from taskd_net.job.decide.times import Moment, Timer
 
@@ -68,6 +68,10 @@ LOOK_S: Final = 1.0
 
 NODE_S: Final = 0.002
 """Seconds between two judgements for each of its nodes: they take some 3 µs for each, so 0.15 % of a core."""
+
+BEATS_S: Final = 3.0
+"""Seconds of quiet after which numbers of collectives can be compared: a process counts its own once a second, and its
+Agent tells them once a second."""
 
 LASTS_S: Final = 1.5
 """Seconds that an odd state of a process has to last: a look of py-spy stops it for 0.1 s, a page fault for less."""
@@ -366,13 +370,18 @@ class Hangs:
 
     def _learn(self, look: _Look, before: _Look | None) -> None:
         """Note intervals that have ended, and the states of processes."""
-        opened = {} if before is None else dict(before.open)
+        opened = {} if before is None else before.open
+        first = None
         for rank in look.progress.slowest:
+            if first is not None and _is_alike(rank, first):
+                opened.pop(rank.rank, None)
+                continue  # it waits for the same, as most ranks do
+            first = first or rank
             place, age = self._quiet(look, rank)
-            now = _Open(look.at, place, age, rank)
-            look.open[rank.rank] = now
-            if (was := opened.pop(rank.rank, None)) is not None and before is not None:
-                self._compare(look, before, was, now)
+            if before is None or (known := opened.pop(rank.rank, None)) is None:
+                look.open[rank.rank] = _Open(look.at, place, age, rank)
+            else:
+                self._compare(look, before, known, _Open(look.at, place, age, rank, known.stepped))
             if rank.seen is not Seen.RUNS:
                 odd = None if before is None else before.odd.get(rank.rank)
                 look.odd[rank.rank] = odd if odd is not None and odd.seen is rank.seen else _Odd(rank.seen, look.at)
@@ -386,20 +395,21 @@ class Hangs:
     def _compare(self, look: _Look, before: _Look, was: _Open, now: _Open) -> None:
         """Draw the conclusions from two looks at one rank."""
         rank, old = now.rank, was.rank
-        has_marked = rank.step != old.step or now.place != was.place or now.age < was.age
-        if has_marked:
+        look.open[rank.rank] = now
+        if rank.step != old.step:
+            self._ended(was.place, was.at, was.age)
+            if was.stepped and rank.step is not None and old.step is not None and rank.step < old.step:
+                self.steps_fell = self.changed = True
+            now.stepped = True
+        elif now.age < was.age or now.place != was.place:
             self._ended(was.place, was.at, was.age)
         elif now.age > was.age + (now.at - was.at) + LIE_S or rank.rank in before.lies:
             look.lies.add(rank.rank)
-        now.stepped = was.stepped or rank.step != old.step
-        if rank.step is not None and old.step is not None and rank.step < old.step and was.stepped:
-            self.steps_fell = self.changed = True
-        if rank.group is None or old.group is None:
+        if rank.group == old.group or rank.group is None or old.group is None or old.moved is None:
             return
         if rank.group < old.group:
             self.groups_fell, self.changed = look.at, True
-        if rank.group != old.group and old.moved is not None:
-            self._ended(COLLECTIVES, was.at, min(old.moved, was.at - self.began))
+        self._ended(COLLECTIVES, was.at, min(old.moved, was.at - self.began))
 
     def _ended(self, place: str, at: float, seconds: float) -> None:
         """An interval in a place has ended. One in which somebody has stopped a process tells nothing of the next."""
@@ -499,7 +509,12 @@ class Hangs:
         highest = max(look.progress.highest or 0 for look in looks.values())
         described = [each for each in self._described(looks, since) if each.rank.rank in alone][:LISTED_MOST]
         guilty = [
-            (each, in_words(each, f"it stands still at step {each.rank.step}, and others have gone on to {highest}"))
+            (
+                each,
+                in_words(
+                    each, Place(f"it stands still at step {each.rank.step}, and others have gone on to {highest}")
+                ),
+            )
             for each in described
         ]
         words = "some ranks go on without others"
@@ -554,7 +569,7 @@ class Hangs:
 
     def _guess(self, looks: dict[int, _Look], since: float) -> Guess:
         """Guess the ranks that hold up the others."""
-        return guess(self._described(looks, since), self._leaders(looks))
+        return guess(self._described(looks, since), self._leaders(looks, since))
 
     def _described(self, looks: dict[int, _Look], since: float) -> list[Described]:
         named = {each.rank for each in self.verdict.guilty}
@@ -565,8 +580,9 @@ class Hangs:
             if not rank.waits
         ]
 
-    def _leaders(self, looks: dict[int, _Look]) -> Leaders:
+    def _leaders(self, looks: dict[int, _Look], since: float) -> Leaders:
         """The ranks in front, with the numbers that may be compared."""
+        is_fresh = min(look.at for look in looks.values()) - since >= BEATS_S
         steps = [look.progress.highest for look in looks.values() if look.progress.highest is not None]
         groups = [look.progress.high_group for look in looks.values() if look.progress.high_group is not None]
         again = all(
@@ -577,7 +593,7 @@ class Hangs:
         ranks = sum(look.progress.ranks for look in looks.values())
         return Leaders(
             None if self.steps_fell else max(steps, default=None),
-            max(groups, default=None) if again or not self.groups_fell else None,
+            max(groups, default=None) if is_fresh and (again or not self.groups_fell) else None,
             ranks,
             [node for node, look in looks.items() if look.hides],
         )
@@ -586,6 +602,15 @@ class Hangs:
 def _marked(look: _Look) -> float:
     """Seconds since the last mark of a node; infinity without any."""
     return INFINITY if look.progress.marked is None else look.progress.marked
+
+
+def _is_alike(rank: RankProgress, other: RankProgress) -> bool:
+    """True where two ranks are at the same place, and both processes run."""
+    if rank.step != other.step or rank.group != other.group or rank.section != other.section:
+        return False
+    if rank.marked is None or other.marked is None:
+        return False
+    return rank.seen is other.seen is Seen.RUNS and abs(rank.marked - other.marked) < LOOK_S
 
 
 def _is_odd(look: _Look, rank: RankProgress, since: float, *, known: bool) -> bool:
