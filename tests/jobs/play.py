@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from taskd_net.base import vocabulary
 from taskd_net.base.limits import SWITCH_NIC_S
 from taskd_net.base.position import Position
+from taskd_net.base.progress import NodeProgress, Spent, write_progress
 from taskd_net.job.decide import epochs
 from taskd_net.job.decide.events import Acknowledged, Event, MachineReset, Reported, RetryTime, Signal, Tick
 from taskd_net.job.decide.job import Job
@@ -72,6 +73,9 @@ STEP = st.one_of(
     st.tuples(st.just("reset"), st.none(), st.none()),
 )
 
+TELL = st.tuples(st.just("tell"), st.integers(0, AGENTS - 1), st.integers(0, 5))
+"""An Agent tells how far its ranks are."""
+
 
 class Play:
     """A job, its nodes, and what they have got.
@@ -101,6 +105,7 @@ class Play:
         self.rounds = 0
         self.epoch = 0
         self.numbered = 0
+        self.told = [0] * AGENTS
         self.processes_of_a_node = 1 if config.in_place else config.processes_per_node or 8
         for rank in range(AGENTS):
             self.register(rank)
@@ -149,6 +154,13 @@ class Play:
         check(self.job.state.records)
         if self.job.wake > self.now + self.config.interval + 1e-6:  # nothing is due at once
             self.assert_held_for_a_reason()
+
+    def check_books(self) -> None:
+        """Assert that the books add up."""
+        books = self.job.state.books
+        seconds = books.seconds(self.now)
+        assert abs(sum(seconds.values()) - books.wall / 1e6) < 1e-6 and min(seconds.values(), default=0.0) >= 0.0
+        assert books.redone <= books.done
 
     def assert_held_for_a_reason(self) -> None:
         """Assert that each owner of a stream waits for something that ends its hold, and not for its patience alone."""
@@ -300,6 +312,9 @@ class Play:
             self.report(rank, [self.processes_of_a_node * rank] if how else [])
         elif kind == "register":
             self.register(rank)
+        elif kind == "tell":
+            assert isinstance(how, int)
+            self.tell(rank, how)
         elif kind == "part":
             assert isinstance(how, str)
             if how == epochs.NEW:
@@ -318,6 +333,16 @@ class Play:
             self.say(worker, "ACTION", 204, "switchOK", switchNicUUID=self.job.requests["SwitchNic"].uuid)
         else:
             self.say(worker, "ACTION", 205, '{"rankResult": {}}', stressTestUUID=self.job.requests["StressTest"].uuid)
+
+    def tell(self, rank: int, step: int) -> None:
+        """An Agent tells of its ranks: with an odd step they have just begun."""
+        self.told[rank] += 1
+        spent = {Spent.START if step % 2 else Spent.AGAIN: float(self.told[rank]), Spent.DATA: self.told[rank] / 4}
+        done = self.told[rank]
+        progress = NodeProgress(
+            ranks=1, watched=1, marking=1, lowest=step, highest=step, steps=done, again=done // 2, spent=spent
+        )
+        self.say(Position.agent(rank), "KEEP_ALIVE", 0, WorkerState="HEALTHY", Progress=write_progress(progress))
 
     def run(self, steps: Sequence[tuple[str, object, object]]) -> None:
         """Take steps. Then the faults end: everybody is reachable, and an Agent that was ended comes back."""
@@ -361,3 +386,12 @@ class Play:
         assert {name: stream.owner for name, stream in state.streams.items() if stream.owner} == {}
         assert not state.outbox.sending
         assert not state.records.asking
+
+
+class BooksPlay(Play):
+    """A play whose Agents tell of their ranks. The books add up after each tick."""
+
+    def tick(self) -> None:
+        """Decide, deliver, and check the books."""
+        self.look(self.decide())
+        self.check_books()

@@ -10,7 +10,7 @@ from taskd_net.job.decide.events import MachineReset, Reported
 from taskd_net.job.decide.records import Taken
 from taskd_net.job.decide.snapshot import JobConfig
 from tests.jobs.device_play import CONFIGS, DEVICE_STEP, DevicePlay
-from tests.jobs.play import ORDER, STEP, Play
+from tests.jobs.play import ORDER, STEP, TELL, BooksPlay, Play
 from tests.jobs.scene import CLUSTERD, IN_PLACE, LOCAL
 from tests.jobs.test_records import check
 
@@ -70,3 +70,14 @@ def test_the_indexes_are_those_of_the_records(reports: list[tuple[int, int, bool
         if on:
             play.job.state.records.exit(rank)
             check(play.job.state.records)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.one_of(TELL, TELL, STEP), max_size=40), st.sampled_from((LOCAL, CLUSTERD, IN_PLACE)), st.booleans())
+def test_books_of_any_job_add_up(steps: list[tuple[str, object, object]], config: JobConfig, ours: bool) -> None:
+    play = BooksPlay(config, ours=ours)
+    for kind, first, second in steps:
+        play.step(kind, first, second)
+        if play.job.wake <= play.now:
+            play.tick()
+    play.settle()
