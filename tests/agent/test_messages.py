@@ -19,6 +19,7 @@ from taskd_net.job.agent.messages import (
     RestartRanks,
     StopRanks,
     Waiting,
+    WantStacks,
     read_command,
 )
 from taskd_net.job.decide.traffic import fault_ranks, rank_texts
@@ -43,6 +44,8 @@ CAUSE = Cause(
         (Body("ACTION", 208, "0"), RestartAll(0)),
         (Body("ACTION", 208), RestartAll(None)),
         (Body("ACTION", 209, '["3", "4"]'), RestartRanks(frozenset({3, 4}))),
+        (Body("ACTION", 310, "[3, 4]", {"Collection": "x"}), WantStacks("x", frozenset({3, 4}))),
+        (Body("ACTION", 310, "[]"), WantStacks("")),
         (Body("ACTION", 209, "[3, 4]"), RestartRanks(frozenset({3, 4}))),
         (Body("ACTION", 209, "", {"FaultRanks": '{"3": 1, "4": 1}'}), RestartRanks(frozenset({3, 4}))),
         (Body("ACTION", 209, "[5]", {"FaultRanks": '{"3": 1}'}), RestartRanks(frozenset({5}))),
@@ -75,7 +78,7 @@ CAUSE = Cause(
         (Body("ACTION", 307, "4"), Released(4)),
     ],
 )
-def test_commands(body: Body, command: messages.Command) -> None:
+def test_commands(body: Body, command: messages.Command | WantStacks) -> None:
     assert read_command(Body.parse(body.to_json())) == command
 
 
@@ -109,6 +112,7 @@ def test_commands_that_are_none(code: int, message: str, extension: dict[str, st
 
 
 def test_reports() -> None:
+    assert messages.stacks("x", "[]") == Body("STATUS", 311, "x", {"Stacks": "[]"})
     assert messages.registration("me") == Body("REGISTER", 0, "", {"Incarnation": "me"})
     devices = {"Incarnation": "me", "Devices": '["a/0", "a/1"]'}
     assert messages.registration("me", ("a/0", "a/1")) == Body("REGISTER", 0, "", devices)

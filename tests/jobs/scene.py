@@ -205,9 +205,10 @@ def _fault(decision: Decision) -> str:
 
 
 def _lasting(stored: str) -> Any:
-    """A stored state without what is not stored at each tick: the heartbeats, and the books."""
+    """A stored state without what is not stored at each tick: heartbeats, books, the last sight of a stopped rank."""
     value = json.loads(stored)
     del value["state"]["books"]
+    value["state"]["hangs"].pop("held", None)
     for record in (*value["state"]["records"]["agents"].values(), *value["state"]["records"]["workers"].values()):
         del record["heartbeat"]
     return value

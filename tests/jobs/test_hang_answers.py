@@ -14,6 +14,7 @@ from taskd_net.job.decide.events import ClockMoved, Tick
 from taskd_net.job.decide.failures import JobFailures, told
 from taskd_net.job.decide.hang_answers import failures_of
 from taskd_net.job.decide.hangs import (
+    EVIDENCE_S,
     GOES_ON,
     HUNG,
     NETWORK,
@@ -105,6 +106,18 @@ def test_a_hang_is_told_and_by_default_nothing_more() -> None:
     job.training.ranks[2].seen = Seen.RUNS
     job.seconds(2, steps=True)
     assert job.verdict == Verdict(GOES_ON) and job.events[-1] == "hang_over"
+
+
+def test_nothing_is_killed_before_the_stacks_are_collected() -> None:
+    job = Watched("all")
+    records = job.scene.job.state.records
+    for agent in records.agents.values():
+        agent.reports["REGISTER/0"].extension[vocabulary.FEATURES] += f",{vocabulary.SHOWS_STACKS}"
+    records.unsaved_agents.update(records.agents)
+    job.hang()
+    assert job.verdict.state == HUNG and job.sent == []
+    job.seconds(round(EVIDENCE_S))
+    assert {(to, code) for to, code, _ in job.sent} == {("Agent/0", 208), ("Agent/1", 208)}
 
 
 @pytest.mark.parametrize("on_hang", ["guilty", "all"])

@@ -13,6 +13,7 @@ from taskd_net.job.decide.records import (
     REPORTS_PER_NODE,
     UNKNOWN,
     AgentRecord,
+    KeptReport,
     Records,
     Taken,
 )
@@ -266,3 +267,12 @@ def test_rank_that_is_at_another_node_now_has_one_record() -> None:
         assert registered(records, src, Incarnation=f"p{number}") is Taken.NEW_PROCESS
     assert (records.workers[3].node, records.registered_workers) == (5, 1)
     check(records)
+
+
+def test_an_agent_has_finished_when_it_says_so_of_this_round_or_its_workers_have_succeeded() -> None:
+    records = Records(agents={rank: AgentRecord() for rank in range(3)})
+    records.rounds.number = 2
+    for rank, said in ((0, "2"), (1, "1")):
+        records.agents[rank].reports["STATUS/306"] = KeptReport(said)
+    records.agents[2].worker_state = vocabulary.SUCCEEDED
+    assert [records.has_finished(rank) for rank in range(3)] == [True, False, True]

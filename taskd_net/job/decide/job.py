@@ -438,8 +438,15 @@ class Job:
         progress = read_progress(text)
         current.books.report(current.now, node, agent.birth, progress, failures, runs=runs)
         failures.reaches(current.books.highest)
-        if progress is not None and current.hangs.take(current.now, node, progress, self.config.hang_timeout):
-            current.dirty = True
+        if progress is not None:
+            changed = current.hangs.take(current.now, node, progress, self.config.hang_timeout)
+            current.dirty = current.dirty or changed or self._hang_is_unanswered
+
+    @property
+    def _hang_is_unanswered(self) -> bool:
+        """True for a hang that is still to be answered: the stacks of all ranks are collected before."""
+        hangs = self.state.hangs
+        return self.config.answers_hangs and hangs.verdict.state == HUNG and not hangs.acted
 
     def _trains(self) -> bool:
         """True while the ranks are at work, and nobody waits for a node, a restart, or ClusterD."""
@@ -460,7 +467,7 @@ class Job:
             reason = "; ".join(f"rank {each.rank}: {each.words}" for each in verdict.guilty) or verdict.words
             quiet = round(current.now - verdict.since) if verdict.since else 0
             outcome.note(event, seconds=quiet, limit=round(verdict.limit), ranks=ranks, reason=reason)
-        if verdict.state != HUNG or hangs.acted or not config.answers_hangs or not self._trains():
+        if not self._hang_is_unanswered or not self._trains():
             return
         records = current.records
         if current.now < verdict.noticed + EVIDENCE_S and any(
