@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -581,10 +582,23 @@ def test_job_that_stands_still_has_done_so_since_its_last_step() -> None:
         run.tell(1, stepping=1.0)
     run.look(Account.STEPS, hung=28.0)
     assert run.seconds["hang"] == 28.0
-    run.look(Account.STEPS, 2.0, hung=30.0)
-    run.tell(0, 1)
+    hung = partial(run.books.look, stage=Account.STEPS, failures=run.failures, joined=False)
+    for _ in range(2):
+        run.now += 1.0
+        hung(run.now, hung=30.0)
+        run.tell(0, 1, data=1.0)
+    assert run.seconds["hang"] == 30.0 and run.books.stage == Account.HANG
+    before = run.seconds["steps"]
+    run.now += 2.5
+    run.tell(0, steps=2, highest=12, stepping=2.0)  # a step of this run takes about a second
+    assert run.books.stage == Account.STEPS and run.seconds["hang"] == pytest.approx(30.5, abs=0.5)
+    run.tell(1, steps=2, highest=12, stepping=2.0)
+    run.wait(1.0)
+    assert run.seconds["steps"] + run.seconds["hang"] == pytest.approx(before + 33.5)
+    run.now += 1.0
+    hung(run.now, hung=0.5)
     run.look(Account.STEPS)
-    assert run.seconds["hang"] == 30.0 and run.books.stage == Account.STEPS
+    assert run.books.stage == Account.STEPS
     run.books.look(run.now, Account.START, run.failures, joined=False, hung=1.0)
     assert run.books.stage == Account.HANG
     run.fail()

@@ -61,6 +61,7 @@ _PHASES: Final = (Account.NOTICED, Account.NODES, *_RECOVERY)
 _PROCESSES: Final = (Account.RESTARTED, Account.JOINED, Account.LOADED)
 _TRAINS: Final = (Account.STEPS, Account.HANG)
 _WORK: Final = (Spent.STEPS, Spent.AGAIN)
+_STEPPING: Final = (Account.STEPS, Account.AGAIN)
 _PACE: Final = (Account.STEPS, Account.AGAIN, Account.DATA, Account.SAVE, Account.EVALUATION, Account.OTHER)
 
 
@@ -265,6 +266,10 @@ class Books:
         self.of = self.of if progress.of is None else progress.of
         if self.stage == Account.STEPS:
             self._count(known, more)
+        elif self.stage == Account.HANG:
+            if steps:  # since its last report, each as long as those of this run
+                stepping = sum(self.spent.get(each, 0) for each in _STEPPING)
+                self._enter(Account.STEPS, steps * stepping // max(1, self.done - steps))
         else:
             if known.begun:
                 known.joined = known.joined or progress.low_group is not None
