@@ -52,7 +52,7 @@ def events(folder: Path, script: str) -> list[dict[str, Any]]:
         env={**os.environ, **variables, "TASKD_LOG_PATH": str(folder / "log")},
         capture_output=True,
         text=True,
-        timeout=SOON,
+        timeout=2 * SOON,
         check=False,
     )
     log = (folder / "log" / "manager.log").read_text()

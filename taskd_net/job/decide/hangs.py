@@ -327,9 +327,11 @@ class Hangs:
         if progress.watched and node not in self.known:
             self.known.add(node)
             self.changed = True
-        if progress.watched == progress.ranks > 0:
+        if progress.watched == progress.ranks > 0 and node not in self.whole:
             self.whole.add(node)
-        self.marks = self.marks or progress.marked is not None
+            self.changed = True
+        if progress.marked is not None and not self.marks:
+            self.marks = self.changed = True
         if len(self.nodes) > EACH_LOOK and now < self.judged + min(LOOK_S, NODE_S * len(self.nodes)):
             return False
         return self.look(now, timeout)
@@ -350,7 +352,7 @@ class Hangs:
         elif (judged.state, judged.words) == (before.state, before.words):
             judged.since = before.since
         if judged.state in STUCK and any(each.seen in _HELD for each in judged.guilty):
-            self.held = now
+            self.held, self.changed = now, True
         if judged == before:
             return False
         self.verdict, self.changed = judged, True
