@@ -144,7 +144,9 @@ def _write(view: object, message: Message) -> None:
         elif isinstance(value, Mapping):
             getattr(message, field.name).update({_plain(key): _plain(number) for key, number in value.items()})
         elif is_dataclass(value):
-            _write(value, getattr(message, field.name))
+            part = getattr(message, field.name)
+            part.SetInParent()  # also where all of it is zero
+            _write(value, part)
         elif value is not None:
             setattr(message, field.name, _plain(value))
 
@@ -170,7 +172,9 @@ def _read(message: Message) -> object:
         elif isinstance(value, MutableSequence):
             fields[field.name] = tuple(_read(each) if isinstance(each, Message) else each for each in value)
         elif isinstance(value, Message):
-            fields[field.name] = _read(value)
+            # An earlier Manager does not send each part.
+            sent = message.HasField(field.name)
+            fields[field.name] = _read(value) if sent else VIEWS[value.DESCRIPTOR.name]()
         elif isinstance(value, float) and not 0.0 <= value <= _SECONDS_MOST:
             raise ValueError("no time")
         else:

@@ -115,6 +115,11 @@ def test_a_time_that_nobody_can_print_is_refused(seconds: float) -> None:
         wire.read_job(wire.write_job(JobView(books=BooksView(seconds={"steps": seconds}))))
 
 
+def test_an_earlier_version_does_not_say_each_part() -> None:
+    assert wire.read_job(b"").hang == HangView()
+    assert wire.read_job(wire.write_job(JobView(hang=HangView(state="")))).hang.state == ""
+
+
 def test_a_later_version_says_more() -> None:
     data = wire.write_job(WHOLE) + b"\xfa\x7f\x01x"
     assert wire.read_job(data) == sent(WHOLE)
