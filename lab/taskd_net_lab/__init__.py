@@ -4,6 +4,6 @@ The distribution `taskd-net-lab` has the version of `taskd-net`, and brings thes
 `taskd_net.cli.commands` names the module of each; nothing of `taskd_net` imports this package. Read first:
 
 - `clusterd`: `taskd-net clusterd-sim`, the stand-in for ClusterD. It imports no other part of the lab.
-- `demos`: `taskd-net demo job`, `faults`, `recovery`, `training` and `mindspore`, with their verdicts from outside.
+- `demos`: `taskd-net demo job`, `faults`, `recovery`, `training`, `watch` and `mindspore`, judged from outside.
 - `simulate`, `crowd`: `taskd-net simulate`. `bench`: `taskd-net bench`, which runs `benchmarks/` of a checkout.
 """

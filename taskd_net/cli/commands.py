@@ -53,7 +53,9 @@ SECTIONS: Final = {
 }
 """The commands by what a person wants, as the help lists them."""
 
-OF_DEMO: Final = dict.fromkeys(("job", "faults", "recovery", "training", "mindspore"), "taskd_net_lab.demos.commands")
+OF_DEMO: Final = dict.fromkeys(
+    ("job", "faults", "recovery", "training", "watch", "mindspore"), "taskd_net_lab.demos.commands"
+)
 """The module of each subcommand of `taskd-net demo`."""
 
 

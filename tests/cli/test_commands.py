@@ -33,7 +33,7 @@ def test_every_command_has_its_name_in_its_module() -> None:
 def test_modules_of_the_lab_are_those_of_commands_for_development() -> None:
     assert [words for words, _ in IN_LAB] == [
         *(["bench"], ["clusterd-sim"], ["simulate"]),
-        *(["job"], ["faults"], ["recovery"], ["training"], ["mindspore"]),
+        *(["job"], ["faults"], ["recovery"], ["training"], ["watch"], ["mindspore"]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The demos of a job: `taskd-net demo job`, `faults`, `recovery`, `training` and `mindspore`."""
+"""The demos of a job: `taskd-net demo job`, `faults`, `recovery`, `training`, `watch` and `mindspore`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from taskd_net_lab.demos.recovery.scenarios import FURTHER_KILLS
 from taskd_net_lab.demos.recovery.scenarios import SCENARIOS as RECOVERIES
 from taskd_net_lab.demos.training.scenarios import SCENARIOS as TRAININGS
 from taskd_net_lab.demos.training.scenarios import play_all as play_trainings
+from taskd_net_lab.demos.watch.scenarios import SCENARIOS as WATCHES
+from taskd_net_lab.demos.watch.scenarios import play_all as play_watches
 
 
 @click.command()
@@ -103,9 +105,28 @@ def training(names: tuple[str, ...], as_json: bool) -> None:
       taskd-net demo training
       taskd-net demo training worker-killed --json
     """
-    if find_spec("torch") is None:
-        sys.exit("taskd-net demo training needs torch, which is not installed: pip install 'taskd-net[torch]'")
+    _need_torch("training")
     _show_scenarios(TRAININGS, names, play_trainings, as_json=as_json)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice([each.name for each in WATCHES]), metavar="[SCENARIO]...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def watch(names: tuple[str, ...], as_json: bool) -> None:
+    """Show how a training that stands still is noticed, and who holds it up, in real processes on this machine.
+
+    One node with four training processes, on CPUs. In each SCENARIO a drawn rank holds up the others, or is busy for
+    long. Shows after which time the Manager has noticed, the ranks that it names, and where they are. Exits with 0 if
+    it was in time, named nobody else, and the stacks show the function that holds up the job, as the demo knows them.
+    No process is left. Needs the extra `torch`, and half a minute for each SCENARIO (default: all).
+
+    \b
+    Examples:
+      taskd-net demo watch
+      taskd-net demo watch in-the-loader stopped --json
+    """
+    _need_torch("watch")
+    _show_scenarios(WATCHES, names, play_watches, as_json=as_json)
 
 
 @click.command()
@@ -132,6 +153,12 @@ def mindspore(names: tuple[str, ...], as_json: bool) -> None:
         sys.exit("mindspore is not installed: pip install 'mindspore==2.10.*'")
     known = (*LAUNCHES, *REAL_LAUNCHES) if has_mindspore() else LAUNCHES
     _show_scenarios(known, names, play_launches, as_json=as_json)
+
+
+def _need_torch(name: str) -> None:
+    """End the process where torch is not installed."""
+    if find_spec("torch") is None:
+        sys.exit(f"taskd-net demo {name} needs torch, which is not installed: pip install 'taskd-net[torch]'")
 
 
 class _Named(Protocol):
@@ -170,6 +197,8 @@ def _show_scenarios(known: Sequence[S], names: Collection[str], play: PlayAll[S]
         took = Text(f"  {result.seconds:.1f} s", "bright_black")
         name = Text(f"{result.name:<{width}}", "bold")
         messages.print(mark + name + Text(titles[result.name]) + took, soft_wrap=True)
+        if result.words:
+            messages.print(Text(f"     {result.words}"), soft_wrap=True)
         for problem in result.problems:
             messages.print(Text(f"     {problem}", "red"), soft_wrap=True)
 

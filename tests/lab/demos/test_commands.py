@@ -6,13 +6,16 @@ import json
 import signal
 from collections.abc import Callable, Sequence
 
+import click
 import psutil
 import pytest
 from click.testing import CliRunner
 
-from taskd_net_lab.demos.commands import job, training
+from taskd_net_lab.demos.commands import job, training, watch
 from taskd_net_lab.demos.job.run import Result
 from taskd_net_lab.demos.job.scenarios import Scenario
+from taskd_net_lab.demos.watch.scenarios import Scenario as Watch
+from taskd_net_lab.demos.watch.scenarios import Watched
 from tests.cli.processes import Command
 from tests.cli.test_demo import running
 
@@ -69,8 +72,26 @@ async def test_a_recovery_is_played_and_printed() -> None:
     assert result["seconds"] > 0
 
 
-def test_demo_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [training, watch], ids=["training", "watch"])
+def test_demo_needs_torch(command: click.Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskd_net_lab.demos.commands.find_spec", lambda _: None)
-    done = CliRunner().invoke(training)
+    done = CliRunner().invoke(command)
     assert done.exit_code == 1
-    assert "needs torch, which is not installed" in done.output
+    assert f"taskd-net demo {command.name} needs torch, which is not installed" in done.output
+
+
+def test_watch_prints_what_was_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play_all(scenarios: Sequence[Watch], done: Callable[[Result], None]) -> list[Result]:
+        results: list[Result] = [
+            Watched(scenario.name, 1.0, (), (), 6.25, frozenset({2}), "here") for scenario in scenarios
+        ]
+        for each in results:
+            done(each)
+        return results
+
+    monkeypatch.setattr("taskd_net_lab.demos.commands.find_spec", lambda _: "torch")
+    monkeypatch.setattr("taskd_net_lab.demos.commands.play_watches", play_all)
+    done = CliRunner().invoke(watch, ["stopped", "--json"])
+    assert done.exit_code == 0
+    assert "✓ stopped" in done.stderr and "noticed after 6.2 s | named: rank 2 | where: here" in done.stderr
+    assert json.loads(done.stdout)["scenarios"][0]["named"] == [2]

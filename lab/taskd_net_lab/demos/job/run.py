@@ -37,6 +37,11 @@ class Result:
         """True where everything was seen as expected."""
         return not self.problems
 
+    @property
+    def words(self) -> str:
+        """A line for people, below the name of the scenario; empty for none."""
+        return ""
+
     def as_json(self) -> dict[str, object]:
         """The result for `--json`."""
         result = {"name": self.name, "ok": self.ok, "seconds": round(self.seconds, 3)}
