@@ -75,7 +75,7 @@ def test_a_rank_in_code_of_its_own_is_found_and_named() -> None:
     verdict = training.verdict
     assert (verdict.state, verdict.limit, training.named) == (HUNG, LIMIT, [2])
     assert verdict.guilty[0].node == 1 and verdict.guilty[0].pid == 102
-    assert verdict.guilty[0].words == "it has entered 5 collectives, and others 6"
+    assert verdict.guilty[0].words == "has entered 5 collectives, and others 6"
     assert verdict.since == began
     assert training.when[SUSPECTED] == began - 1000.0 + LIMIT + 1 and training.when[HUNG] == began - 1000.0 + LIMIT + 2
 
@@ -354,7 +354,7 @@ def test_a_replaced_rank_that_tells_nothing_has_not_come_as_far() -> None:
     training.recover(2.0, ranks=(3,))
     training.pass_by(FLOOR_S + 3)
     assert training.verdict.state == HUNG and training.named == [3]
-    assert training.verdict.guilty[0].words == "it has told nothing since its start"
+    assert training.verdict.guilty[0].words == "has told nothing since its start"
 
 
 def test_all_nodes_silent_is_the_network() -> None:

@@ -27,8 +27,8 @@ FOUR = Leaders(9, 9, 4)
     ("late", "words"),
     [
         (rank(2, 8, 8), "its last step is 8, and 9 that of others"),
-        (rank(2, 9, 8), "it has entered 8 collectives, and others 9"),
-        (rank(2, 9, 8, section="data"), "it has entered 8 collectives, and others 9; it is in the section data"),
+        (rank(2, 9, 8), "has entered 8 collectives, and others 9"),
+        (rank(2, 9, 8, section="data"), "has entered 8 collectives, and others 9; is in the section data"),
         (
             rank(2, 8, 9, odd=True, seen=Seen.STOPPED),
             "is stopped (SIGSTOP); its last step is 8, and 9 that of others",
@@ -97,7 +97,7 @@ def silent(number: int, *, renewed: bool) -> Described:
 
 def test_a_rank_that_tells_nothing_is_behind_where_it_told_before() -> None:
     found = guess([rank(0), rank(1, 9, 8), silent(2, renewed=True)], FOUR)
-    assert named(found) == [2] and found.guilty[0][1] == "it has told nothing since its start"
+    assert named(found) == [2] and found.guilty[0][1] == "has told nothing since its start"
     assert named(guess([rank(0), rank(1, 9, 8), silent(2, renewed=False)], FOUR)) == []
     assert named(guess([silent(1, renewed=True), silent(2, renewed=True)], FOUR)) == []
 

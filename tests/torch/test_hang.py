@@ -73,7 +73,7 @@ def pids(folder: Path, rank: int) -> list[str]:
 
 @pytest.mark.parametrize(
     ("hang", "words"),
-    [(STOPS, "is stopped (SIGSTOP)"), ("time.sleep(600)", "it has entered 9 collectives, and others 10")],
+    [(STOPS, "is stopped (SIGSTOP)"), ("time.sleep(600)", "has entered 9 collectives, and others 10")],
     ids=["stopped", "in-its-own-code"],
 )
 def test_rank_that_holds_up_the_others_is_named_and_all_are_restarted(hang: str, words: str, tmp_path: Path) -> None:

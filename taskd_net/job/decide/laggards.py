@@ -115,7 +115,7 @@ def in_words(each: Described, place: Place | None) -> str:
     rank = each.rank
     reason = "" if place is None or (place.by_beat and rank.seen in _FROZEN) else place.words
     state = SEEN_WORDS[rank.seen] if rank.seen is not Seen.RUNS else ""
-    section = f"it is in the section {rank.section}" if rank.section else ""
+    section = f"is in the section {rank.section}" if rank.section else ""
     return "; ".join(filter(None, (state, reason, section)))
 
 
@@ -125,12 +125,12 @@ def _furthest(described: Sequence[Described], leaders: Leaders) -> tuple[list[De
     if len(told) < len(described):
         untold = [each for each in described if _tells_nothing(each.rank)]
         if told and all(each.renewed for each in untold):
-            return untold, Place("it has told nothing since its start")
+            return untold, Place("has told nothing since its start")
         return list(described), None
     left, place = told, None
     for name, front, words in (
         ("step", leaders.step, "its last step is {}, and {} that of others"),
-        ("group", leaders.group, "it has entered {} collectives, and others {}"),
+        ("group", leaders.group, "has entered {} collectives, and others {}"),
     ):
         by_beat = name == "group"
         # The last beat of a process may be older than its last collective, and tells nothing at its end.
