@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,20 @@ async def test_stack_of_a_rank_that_sleeps(records: Records) -> None:
             (found,) = await collected(records.suspects())
             assert (found.rank, found.pid, found.seen, found.why) == (5, rank.process.pid, Seen.RUNS, "")
             assert found.threads[-1][0].function == "waits_for_ever" and len(found.threads) == 1
+
+
+async def test_collection_ends_a_sleep_in_c(records: Records) -> None:
+    """A first signal may come before the sleep."""
+    with Rank(records) as rank:
+        rank.run(OFFERS, "import ctypes")
+        assert rank.process.stdout is not None
+        rank.begin("print('sleeps', flush=True); print(ctypes.CDLL(None).sleep(1000), flush=True)")
+        assert rank.line() == "sleeps"
+        for _ in range(20):
+            await collected(records.suspects())
+            if select.select([rank.process.stdout], [], [], 0.5)[0]:
+                break
+        assert int(rank.line()) > 900
 
 
 async def test_start_program_offers_the_stacks_of_its_script_and_not_of_its_children(
