@@ -13,7 +13,7 @@ from typing import Final
 
 from taskd_net.base.cause import Place
 from taskd_net.base.progress import SEEN_WORDS, Seen
-from taskd_net.base.untrusted import json_line, json_value, printable
+from taskd_net.base.untrusted import json_line, json_value, natural, printable
 
 STACK_BYTES: Final = 64 * 1024
 """Bytes of one process's text that are read: 100 frames of each of ten threads."""
@@ -209,9 +209,9 @@ def _group(said: object) -> StackGroup | None:
     if not isinstance(said, dict) or not isinstance(said.get("pids"), dict):
         return None
     pids = {}
-    for rank, pid in list(said["pids"].items())[:_RANKS_MOST]:
-        if rank.isascii() and rank.isdigit() and len(rank) < 10 and _natural(pid) is not None:
-            pids[int(rank)] = pid
+    for text, pid in list(said["pids"].items())[:_RANKS_MOST]:
+        if (rank := natural(text, _NUMBER_MOST)) is not None and _natural(pid) is not None:
+            pids[rank] = pid
     if not pids:
         return None
     seen, others = said.get("seen"), said.get("others")
