@@ -44,7 +44,8 @@ def job_stacks(ctx: click.Context, /, ranks: frozenset[int], at: str, as_json: b
 
     Ranks with the same stack stand together, and those that differ from all others come first. A stack has files,
     lines and functions, and no values. Processes go on. The Manager keeps what it has collected in a file. It answers
-    on its own machine, and a certificate that names the Agents of all nodes. Each node is asked once in 30 s.
+    on its own machine, and a certificate that names the Agents of all nodes. Each node is asked once in 30 s; those of
+    all ranks are shown again meanwhile.
 
     \b
     Examples:

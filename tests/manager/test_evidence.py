@@ -106,8 +106,9 @@ async def test_stacks_of_all_nodes_are_put_together_and_kept(mesh: Mesh, mgr: Wa
     assert "UTC: a test\nranks 0,2, the most recent call first:\n  train.py, line 3, in main\n" in text
     assert "another thread of rank 0:\n  train.py, line 3, in main\n" in text
     assert modes == (0o600, 0o700)
-    with pytest.raises(Refusal, match=r"^node 0 was asked 0 s ago; a node is asked once in 30 s$"):
-        await collector.collect(records(2), (), "again")
+    assert await collector.collect(records(2), (), "again") == found, "it is a moment old"
+    assert [group.pids for group in (await collector.collect(records(2), (2,), "again")).groups] == [{2: 100}]
+    assert (await collector.collect(records(2), (3,), "again")).groups == []
 
 
 async def test_node_that_does_not_answer_is_named(
@@ -138,6 +139,15 @@ async def test_only_nodes_with_the_ranks_are_asked(mgr: WatchedNode, monkeypatch
     known.agents[1].exited = True
     assert await asked(known, ()) == [0, 2]
     assert await asked(records(2, feature="tells"), ()) == [], "an Agent of another kind knows no such command"
+
+
+async def test_a_node_is_asked_once_in_a_while(mgr: WatchedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "COLLECT_S", 0.01)
+    collector = StackCollector(mgr, None, get_logger())
+    assert (await collector.collect(records(2), (0,), "a test")).silent == [0]
+    with pytest.raises(Refusal, match=r"^node 0 was asked 0 s ago; a node is asked once in 30 s$"):
+        await collector.collect(records(2), (), "again")
+    assert (await collector.collect(records(2), (2,), "the other")).silent == [1]
 
 
 async def test_answers_to_nothing_are_left_alone(mgr: WatchedNode) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -57,6 +57,13 @@ class Collected:
     silent: list[int]
     file: str = ""
 
+    def of(self, ranks: Collection[int]) -> Collected:
+        """The same of some ranks; of all without a list."""
+        if not ranks:
+            return self
+        parts = [(each, {rank: pid for rank, pid in each.pids.items() if rank in ranks}) for each in self.groups]
+        return replace(self, groups=[replace(each, pids=pids) for each, pids in parts if pids])
+
 
 class StackCollector:
     """The collections of one Manager, in the node's event loop.
@@ -72,10 +79,12 @@ class StackCollector:
         self._folder = folder
         self._log = log
         self._asked: dict[int, float] = {}
+        self._whole: Collected | None = None  # the last collection of all ranks
+        self._whole_at = 0.0
         self._waits: dict[str, dict[int, asyncio.Future[list[StackGroup]]]] = {}
 
     async def collect(self, records: Records, ranks: Collection[int], why: str) -> Collected:
-        """Collect the stacks of ranks; of all without a list.
+        """Collect the stacks of ranks; of all without a list. Those of all do for `PAUSE_S`, and are not asked again.
 
         Args:
             records: of the job's Agents.
@@ -86,6 +95,8 @@ class StackCollector:
             Refusal: 5001, a node was asked within `PAUSE_S`.
         """
         nodes, now = _nodes_of(records, ranks), time.monotonic()
+        if self._whole is not None and now < self._whole_at + PAUSE_S:
+            return self._whole.of(ranks)
         for node in nodes:
             if (left := self._asked.get(node, -PAUSE_S) + PAUSE_S - now) > 0.0:
                 text = f"node {node} was asked {PAUSE_S - left:.0f} s ago; a node is asked once in {PAUSE_S:g} s"
@@ -107,7 +118,10 @@ class StackCollector:
         silent = sorted(waits.keys() - answered.keys())
         file = await asyncio.to_thread(self._keep, groups, silent, why)
         self._log.info("stacks_collected", nodes=len(nodes), silent=len(silent), file=file, reason=why)
-        return Collected(groups, silent, file)
+        found = Collected(groups, silent, file)
+        if nodes and not ranks:
+            self._whole, self._whole_at = found, now
+        return found
 
     def take(self, report: Reported) -> None:
         """Take in the answer of an Agent. One to no collection that is under way is left alone."""
