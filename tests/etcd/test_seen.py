@@ -66,5 +66,5 @@ async def scraped(address: str) -> dict[str, float]:
     with await asyncio.to_thread(urllib.request.urlopen, f"http://{address}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     name = "taskd_net_job_"
-    samples = (line.removeprefix(name).split() for line in lines if line.startswith(name))
+    samples = (line.removeprefix(name).rsplit(maxsplit=1) for line in lines if line.startswith(name))
     return {key: float(value) for key, value in samples}

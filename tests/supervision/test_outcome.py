@@ -45,7 +45,7 @@ def test_cell_has_the_worst_outcome_and_the_median() -> None:
 def test_play_that_is_repeated_counts_once() -> None:
     (cell,) = cells([outcome(STANDS, 45.0), outcome(SUCCEEDS, 3.0)]).values()
     assert markdown([BY_NAME["rank"]], ["ours"], {("rank", "ours"): cell}).splitlines()[-1] == (
-        f"| one rank killed | {SUCCEEDS}, 3.0 s |"
+        f"| one rank killed | 30 s | {SUCCEEDS}, 3.0 s |"
     )
 
 

@@ -182,7 +182,7 @@ async def test_reflection_names_every_service_with_its_calls(mesh: Mesh) -> None
         assert listed <= set(methods)
         assert methods["TaskNet"] == {"Register", "PathDiscovery", "TransferMessage", "InitServerDownStream"}
         assert methods["taskd_net.status.TaskStatus"] == {"Tell", "Tree", "Forget"}
-        assert methods["taskd_net.job.JobStatus"] == {"Look"}
+        assert methods["taskd_net.job.JobStatus"] == {"Look", "CollectStacks"}
         await call.done_writing()
         call.cancel()
 
