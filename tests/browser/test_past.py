@@ -157,7 +157,7 @@ async def test_details_tell_a_frozen_an_ousted_and_a_stopped_node_apart(chromium
         await page.wait_for_selector("#events .joined")
         assert (await run("send", "Worker/0/2", "hello", "--upstream", proxy.address))[0] == 0
         await page.wait_for_selector("#details tr:has-text('delivered') td:text-is('1')")
-        async with Command("listen", "--as", "Worker/0/2", "--upstream", proxy.address) as newcomer:
+        async with Command("listen", "--take-over", "--as", "Worker/0/2", "--upstream", proxy.address) as newcomer:
             await newcomer.said("ready")
             await page.wait_for_selector("#events .joined_again")
             await page.wait_for_selector("#events .restarted")
