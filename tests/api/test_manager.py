@@ -311,6 +311,15 @@ def test_none_is_a_value_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert api.destroy_taskd_manager()
 
 
+@pytest.fixture
+def no_handler() -> Iterator[None]:
+    """No handler for SIGTERM, whatever ran in this process before: with one the Manager leaves the signal alone."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("no_handler")
 def test_sigterm_that_interrupts_no_wait_ends_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", OWN_IP)
     assert api.init_taskd_manager({})
