@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from taskd_net.base.untrusted import json_value, natural, printable, shown
+from taskd_net.base.untrusted import json_value, natural, printable, shown, whole
 
 REASON_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a file that is read. Ours have less than 120 KiB; torch's `@record` writes texts of any length."""
@@ -201,9 +201,9 @@ def read_reason(text: str) -> Reason:
         message=said,
         traceback=_traceback(more.get("py_callstack")),
         place=_place(ours),
-        at_ns=_natural(ours.get("at_ns")) or _seconds(more.get("timestamp")),
-        pid=_natural(ours.get("pid")),
-        exit_code=_natural(ours.get("exit_code")) or 1,
+        at_ns=whole(ours.get("at_ns"), _MOST) or _seconds(more.get("timestamp")),
+        pid=whole(ours.get("pid"), _MOST),
+        exit_code=whole(ours.get("exit_code"), _MOST) or 1,
     )
 
 
@@ -227,16 +227,16 @@ def read_cause(text: str) -> Cause | None:
         value = json_value(text)
     except ValueError:
         return None
-    if not isinstance(value, dict) or (rank := _natural(value.get("rank"))) is None:
+    if not isinstance(value, dict) or (rank := whole(value.get("rank"), _MOST)) is None:
         return None
     return Cause(
         rank=rank,
-        node=_natural(value.get("node")) or 0,
+        node=whole(value.get("node"), _MOST) or 0,
         host=_text(value.get("host")),
-        pid=_natural(value.get("pid")) or 0,
-        code=_natural(value.get("code")) or 0,
+        pid=whole(value.get("pid"), _MOST) or 0,
+        code=whole(value.get("code"), _MOST) or 0,
         signal=_text(value.get("signal")),
-        at_ns=_natural(value.get("at_ns")) or 0,
+        at_ns=whole(value.get("at_ns"), _MOST) or 0,
         asked=value.get("asked") is True,
         out_of_memory=value.get("out_of_memory") is True,
         reason=_reason(value.get("reason")),
@@ -305,14 +305,14 @@ def _reason(value: object) -> Reason | None:
         message=_text(value.get("message")),
         traceback=_traceback(value.get("traceback")),
         place=_place(_mapping(value.get("place"))),
-        at_ns=_natural(value.get("at_ns")),
-        pid=_natural(value.get("pid")),
-        exit_code=_natural(value.get("exit_code")) or 1,
+        at_ns=whole(value.get("at_ns"), _MOST),
+        pid=whole(value.get("pid"), _MOST),
+        exit_code=whole(value.get("exit_code"), _MOST) or 1,
     )
 
 
 def _place(ours: Mapping[str, object]) -> Place | None:
-    file, line = _text(ours.get("file")), _natural(ours.get("line"))
+    file, line = _text(ours.get("file")), whole(ours.get("line"), _MOST)
     return None if not file or line is None else Place(file, line, _text(ours.get("function")))
 
 
@@ -343,11 +343,7 @@ def _cut(text: str, head: int, tail: int = 0) -> str:
     return text
 
 
-def _natural(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
-
-
 def _seconds(value: object) -> int | None:
     """torch's time, in ns: a number, or its digits."""
     seconds = natural(value, _MOST) if isinstance(value, str) else value
-    return _natural(seconds * 10**9) if isinstance(seconds, int) else None
+    return whole(seconds * 10**9, _MOST) if isinstance(seconds, int) else None

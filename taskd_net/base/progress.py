@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from taskd_net.base.untrusted import json_line, json_value
+from taskd_net.base.untrusted import json_line, json_value, whole
 
 SLOWEST: Final = 4
 """Ranks of a node that its Agent describes one by one: those that are furthest behind. A hang has one or two guilty
@@ -224,22 +224,22 @@ def read_progress(text: str) -> NodeProgress | None:
         said = json_value(text)
     except ValueError:
         return None
-    if not isinstance(said, dict) or (ranks := _natural(said.get("ranks"))) is None:
+    if not isinstance(said, dict) or (ranks := whole(said.get("ranks"), _MOST)) is None:
         return None
     spent, slowest = said.get("spent"), said.get("slowest")
     return NodeProgress(
         ranks=ranks,
-        watched=_natural(said.get("watched")) or 0,
-        marking=_natural(said.get("marking")) or 0,
-        steps=_natural(said.get("steps")) or 0,
-        again=_natural(said.get("again")) or 0,
-        samples=_natural(said.get("samples")) or 0,
-        lowest=_natural(said.get("lowest")),
-        highest=_natural(said.get("highest")),
-        low_group=_natural(said.get("low_group")),
-        high_group=_natural(said.get("high_group")),
+        watched=whole(said.get("watched"), _MOST) or 0,
+        marking=whole(said.get("marking"), _MOST) or 0,
+        steps=whole(said.get("steps"), _MOST) or 0,
+        again=whole(said.get("again"), _MOST) or 0,
+        samples=whole(said.get("samples"), _MOST) or 0,
+        lowest=whole(said.get("lowest"), _MOST),
+        highest=whole(said.get("highest"), _MOST),
+        low_group=whole(said.get("low_group"), _MOST),
+        high_group=whole(said.get("high_group"), _MOST),
         marked=_seconds(said.get("marked")),
-        of=_natural(said.get("of")),
+        of=whole(said.get("of"), _MOST),
         loss=_finite(said.get("loss")),
         slowest=tuple(_ranks(slowest)) if isinstance(slowest, list) else (),
         spent=_spent(spent) if isinstance(spent, dict) else {},
@@ -282,15 +282,15 @@ def _written(rank: RankProgress) -> dict[str, object]:
 def _ranks(said: list[object]) -> list[RankProgress]:
     found = []
     for each in said[:SLOWEST]:
-        if isinstance(each, dict) and (rank := _natural(each.get("rank"))) is not None:
+        if isinstance(each, dict) and (rank := whole(each.get("rank"), _MOST)) is not None:
             seen, section = each.get("seen"), each.get("section")
             found.append(
                 RankProgress(
                     rank=rank,
-                    pid=_natural(each.get("pid")) or 0,
+                    pid=whole(each.get("pid"), _MOST) or 0,
                     seen=_SEEN.get(seen, Seen.RUNS) if isinstance(seen, str) else Seen.RUNS,
-                    step=_natural(each.get("step")),
-                    group=_natural(each.get("group")),
+                    step=whole(each.get("step"), _MOST),
+                    group=whole(each.get("group"), _MOST),
                     section=section[:SECTION_CHARS] if isinstance(section, str) else "",
                     waits=each.get("waits") is True,
                     marked=_seconds(each.get("marked")),
@@ -311,10 +311,6 @@ def _spent(said: Mapping[object, object]) -> dict[Spent, float]:
         if isinstance(name, str) and name in _SPENT and seconds is not None:
             found[_SPENT[name]] = seconds
     return found
-
-
-def _natural(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= _MOST else None
 
 
 def _finite(value: object) -> float | None:

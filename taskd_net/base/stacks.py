@@ -13,7 +13,7 @@ from typing import Final
 
 from taskd_net.base.cause import Place
 from taskd_net.base.progress import SEEN_WORDS, Seen
-from taskd_net.base.untrusted import json_line, json_value, natural, printable
+from taskd_net.base.untrusted import json_line, json_value, natural, printable, whole
 
 STACK_BYTES: Final = 64 * 1024
 """Bytes of one process's text that are read: 100 frames of each of ten threads."""
@@ -210,7 +210,7 @@ def _group(said: object) -> StackGroup | None:
         return None
     pids = {}
     for text, pid in list(said["pids"].items())[:_RANKS_MOST]:
-        if (rank := natural(text, _NUMBER_MOST)) is not None and _natural(pid) is not None:
+        if (rank := natural(text, _NUMBER_MOST)) is not None and whole(pid, _NUMBER_MOST) is not None:
             pids[rank] = pid
     if not pids:
         return None
@@ -233,13 +233,9 @@ def _stack(said: object) -> Stack:
     return tuple(
         Place(_text(each[0]), each[1], _text(each[2]))
         for each in frames
-        if isinstance(each, list) and len(each) == 3 and _natural(each[1]) is not None
+        if isinstance(each, list) and len(each) == 3 and whole(each[1], _NUMBER_MOST) is not None
     )
 
 
 def _text(value: object) -> str:
     return value[:_TEXT_CHARS] if isinstance(value, str) else ""
-
-
-def _natural(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _NUMBER_MOST else None

@@ -73,6 +73,11 @@ def json_value(text: str) -> object:
     return value
 
 
+def whole(value: object, most: int) -> int | None:
+    """A whole number of a JSON value, from 0 to `most`; None for anything else."""
+    return value if type(value) is int and 0 <= value <= most else None
+
+
 def shown(value: object) -> str:
     """A value for an error text: its `repr`, cut to a few levels, and in the middle to `SHOWN_CHARS` characters."""
     try:

@@ -11,6 +11,7 @@ from taskd_net.base.stacks import documents, words
 from taskd_net.base.untrusted import natural, shown
 from taskd_net.cli.command import JSON, Command
 from taskd_net.cli.lines import say_json
+from taskd_net.cli.phrases import duration
 from taskd_net.cli.probing import ask
 from taskd_net.cli.screen import Screen
 from taskd_net.cli.settings import params_of
@@ -18,6 +19,9 @@ from taskd_net.observe.client import NodeClient
 
 RANK_MOST: Final = 2**31 - 1
 """Greatest rank in `--ranks`, as in the messages of TaskD."""
+
+OLD_S: Final = 6.0
+"""Seconds after which the age of stacks is told: a collection may take five."""
 
 COLLECT_S: Final = 10.0
 """Seconds for stacks: the Manager waits five for its Agents."""
@@ -71,8 +75,11 @@ def job_stacks(ctx: click.Context, /, ranks: frozenset[int], at: str, as_json: b
         found = await client.stacks(ranks)
         silent = bool(found.silent)
         if as_json:
-            say_json({"groups": documents(found.groups), "silent": list(found.silent), "file": found.file or None})
+            told = {"silent": list(found.silent), "file": found.file or None, "age": round(found.age, 3)}
+            say_json({"groups": documents(found.groups), **told})
             return
+        if found.age >= OLD_S:
+            screen.say(f"collected {duration(found.age)} ago", style="yellow")
         for line in words(found.groups) or ["no rank has a stack: no launcher of this package runs one"]:
             screen.say(line)
         if found.silent:

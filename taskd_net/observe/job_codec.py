@@ -82,11 +82,13 @@ class Stacks(NamedTuple):
         groups: ranks with equal stacks, the odd ones first.
         silent: nodes whose Agent has not answered.
         file: at the Manager; empty where none could be written.
+        age: seconds since they were collected.
     """
 
     groups: Sequence[StackGroup]
     silent: Sequence[int]
     file: str
+    age: float
 
 
 def write_stacks_request(ranks: Collection[int]) -> bytes:
@@ -112,7 +114,8 @@ def read_stacks_request(data: bytes) -> frozenset[int]:
 def write_stacks_answer(stacks: Stacks) -> bytes:
     """Serialize stacks."""
     text = json_line(documents(stacks.groups), compact=True)
-    return job_pb2.StacksAnswer(stacks=text, silent=stacks.silent, file=stacks.file).SerializeToString()
+    answer = job_pb2.StacksAnswer(stacks=text, silent=stacks.silent, file=stacks.file, age=stacks.age)
+    return answer.SerializeToString()
 
 
 def read_stacks_answer(data: bytes) -> Stacks:
@@ -126,9 +129,9 @@ def read_stacks_answer(data: bytes) -> Stacks:
     except DecodeError as error:
         raise Refusal(Code.CLIENT_ERR, "the bytes are no stacks") from error
     groups = read_stacks(answer.stacks, WHOLE_CHARS)
-    if groups is None:
+    if groups is None or not 0.0 <= answer.age <= _SECONDS_MOST:
         raise Refusal(Code.CLIENT_ERR, "the answer has no stacks")
-    return Stacks(groups, tuple(answer.silent), answer.file)
+    return Stacks(groups, tuple(answer.silent), answer.file, answer.age)
 
 
 def _write(view: object, message: Message) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from taskd_net.base.vocabulary import KEEP_ALIVE, PROGRESS
 from taskd_net.job.agent.messages import WantStacks, read_command, stacks
 from taskd_net.job.manager import ManagerConfig
 from taskd_net.observe.document import Document
+from taskd_net.observe.job_codec import Stacks, write_stacks_answer
 from tests.cli.processes import PATIENCE_S, Command, Daemon, run
 from tests.manager.cluster import Leaf, agent, leaves, managed
 from tests.peers.parent import RawParent
@@ -191,7 +192,7 @@ async def test_stacks_of_all_ranks(tmp_path: Path) -> None:
             r"  train.py, line 7, in load\u001b[2J",
             "no answer from the Agents of nodes 1",
         ]
-        assert lines[3].startswith(f"kept at the Manager in {tmp_path}/stacks-")
+        assert lines[3].startswith(f"kept at the Manager in {tmp_path}/state-stacks-")
         code, output, errors = await run("job", "stacks", "--at", node.address)
         assert (code, output) == (3, "") and "; a node is asked once in 30 s" in errors
 
@@ -206,3 +207,14 @@ async def test_stacks_of_a_job_whose_agents_have_none() -> None:
         assert output.startswith("no rank has a stack: no launcher of this package runs one\n")
         code, _, errors = await run("job", "stacks", "--at", node.address, "--ranks", "1,-2")
         assert code == 2 and "'1,-2'; expected global ranks, e.g. 3,5" in errors
+
+
+async def test_stacks_of_a_while_ago_have_their_age() -> None:
+    async def collect(_: Collection[int], __: str) -> bytes:
+        return write_stacks_answer(Stacks([StackGroup({0: 5}, why="there is no process")], (), "", 12.0))
+
+    async with managed(ManagerConfig(job_id="J")) as (node, _):
+        node.driver.job_stacks = collect
+        code, output, errors = await run("job", "stacks", "--at", node.address)
+        assert (code, output, errors) == (0, "collected 12 s ago\nrank 0: there is no process\n", "")
+        assert json.loads((await run("job", "stacks", "--at", node.address, "--json"))[1])["age"] == 12.0

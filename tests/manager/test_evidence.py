@@ -49,10 +49,10 @@ async def mgr(mesh: Mesh) -> WatchedNode:
     return await mesh.mgr()
 
 
-def kept(path: str) -> tuple[str, tuple[int, int]]:
-    """The text of a file, and the modes of it and of its folder."""
+def kept(path: str) -> tuple[str, int]:
+    """The text of a file, and its mode."""
     file = Path(path)
-    return file.read_text(), (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777)
+    return file.read_text(), file.stat().st_mode & 0o777
 
 
 def names(folder: Path) -> set[str]:
@@ -63,7 +63,8 @@ def names(folder: Path) -> set[str]:
 def fill(folder: Path) -> None:
     """Have some files of before."""
     for number in range(FILES + 5):
-        (folder / f"stacks-20200101-0000{number:02}.txt").write_text("old")
+        (folder / f"J-stacks-20200101-0000{number:02}.txt").write_text("old")
+    (folder / "K-stacks-20190101-000000.txt").write_text("of another job")
 
 
 async def answering(mgr: Node, collector: StackCollector, agents: Sequence[Node]) -> Callable[[], None]:
@@ -94,7 +95,7 @@ async def answering(mgr: Node, collector: StackCollector, agents: Sequence[Node]
 
 
 async def test_stacks_of_all_nodes_are_put_together_and_kept(mesh: Mesh, mgr: WatchedNode, tmp_path: Path) -> None:
-    collector = StackCollector(mgr, tmp_path / "kept", get_logger())
+    collector = StackCollector(mgr, tmp_path / "J.sqlite3", get_logger())
     agents = [await mesh.agent(node, mgr) for node in range(2)]
     for node in range(2):
         await until_joined(mgr, f"Agent/{node}")
@@ -102,10 +103,10 @@ async def test_stacks_of_all_nodes_are_put_together_and_kept(mesh: Mesh, mgr: Wa
     found = await soon(collector.collect(records(2), (), "a test"))
     stop()
     assert [group.pids for group in found.groups] == [{0: 100, 2: 100}] and found.silent == []
-    text, modes = kept(found.file)
+    text, mode = kept(found.file)
     assert "UTC: a test\nranks 0,2, the most recent call first:\n  train.py, line 3, in main\n" in text
     assert "another thread of rank 0:\n  train.py, line 3, in main\n" in text
-    assert modes == (0o600, 0o700)
+    assert mode == 0o600
     assert await collector.collect(records(2), (), "again") == found, "it is a moment old"
     assert [group.pids for group in (await collector.collect(records(2), (2,), "again")).groups] == [{2: 100}]
     assert (await collector.collect(records(2), (3,), "again")).groups == []
@@ -115,7 +116,7 @@ async def test_node_that_does_not_answer_is_named(
     mesh: Mesh, mgr: WatchedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evidence, "COLLECT_S", 0.3)
-    collector = StackCollector(mgr, tmp_path, get_logger())
+    collector = StackCollector(mgr, tmp_path / "J.sqlite3", get_logger())
     agents = [await mesh.agent(0, mgr)]
     await until_joined(mgr, "Agent/0")
     stop = await answering(mgr, collector, agents)
@@ -158,9 +159,10 @@ async def test_answers_to_nothing_are_left_alone(mgr: WatchedNode) -> None:
 
 async def test_last_files_are_kept(mgr: WatchedNode, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path)
-    collector = StackCollector(mgr, tmp_path, get_logger())
+    collector = StackCollector(mgr, tmp_path / "J.sqlite3", get_logger())
     found = await collector.collect(Records(), (), "a test")
-    assert len(names(tmp_path)) == FILES and Path(found.file).name in names(tmp_path)
-    refused = StackCollector(mgr, Path(found.file), get_logger())
+    assert len(names(tmp_path)) == FILES + 1
+    assert {Path(found.file).name, "K-stacks-20190101-000000.txt"} <= names(tmp_path)
+    refused = StackCollector(mgr, Path(found.file) / "J.sqlite3", get_logger())
     assert (await refused.collect(Records(), (), "a test")).file == ""
     assert "stacks_not_written" in caplog.text

@@ -172,13 +172,13 @@ async def test_stacks_are_collected_for_a_caller_of_this_machine(mesh: Mesh) -> 
 
     async def collect(ranks: Collection[int], why: str) -> bytes:
         asked.append((ranks, why))
-        return write_stacks_answer(Stacks(groups, (1, 2), "kept.txt"))
+        return write_stacks_answer(Stacks(groups, (1, 2), "kept.txt", 0.5))
 
     async with client(mgr) as asking:
         with pytest.raises(NoManager, match=r"^Mgr/0 decides nothing"):
             await asking.stacks(())
         mgr.driver.job_stacks = collect
-        assert await asking.stacks([5, 3]) == Stacks(groups, (1, 2), "kept.txt")
+        assert await asking.stacks([5, 3]) == Stacks(groups, (1, 2), "kept.txt", 0.5)
         assert asked == [(frozenset({3, 5}), "asked for from ipv4:127.0.0.1")]
         with pytest.raises(AskFailed, match=r"refused: rank is -1; expected a whole number, at least 0$"):
             await asking.stacks([-1])

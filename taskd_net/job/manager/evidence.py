@@ -51,11 +51,13 @@ class Collected:
         groups: ranks with equal stacks.
         silent: nodes whose Agent has not answered.
         file: it, as a text; empty where none could be written.
+        at: its beginning, by the monotonic clock.
     """
 
     groups: list[StackGroup]
     silent: list[int]
-    file: str = ""
+    file: str
+    at: float
 
     def of(self, ranks: Collection[int]) -> Collected:
         """The same of some ranks; of all without a list."""
@@ -70,17 +72,16 @@ class StackCollector:
 
     Args:
         node: the Mgr.
-        folder: for the files; None for none.
+        state: the file of the Manager's state, beside which those of stacks are, with its name in front; None for none.
         log: the Manager's.
     """
 
-    def __init__(self, node: Node, folder: Path | None, log: Logger) -> None:
+    def __init__(self, node: Node, state: Path | None, log: Logger) -> None:
         self._node = node
-        self._folder = folder
+        self._state = state
         self._log = log
         self._asked: dict[int, float] = {}
         self._whole: Collected | None = None  # the last collection of all ranks
-        self._whole_at = 0.0
         self._waits: dict[str, dict[int, asyncio.Future[list[StackGroup]]]] = {}
 
     async def collect(self, records: Records, ranks: Collection[int], why: str) -> Collected:
@@ -95,7 +96,7 @@ class StackCollector:
             Refusal: 5001, a node was asked within `PAUSE_S`.
         """
         nodes, now = _nodes_of(records, ranks), time.monotonic()
-        if self._whole is not None and now < self._whole_at + PAUSE_S:
+        if self._whole is not None and now < self._whole.at + PAUSE_S:
             return self._whole.of(ranks)
         for node in nodes:
             if (left := self._asked.get(node, -PAUSE_S) + PAUSE_S - now) > 0.0:
@@ -118,9 +119,9 @@ class StackCollector:
         silent = sorted(waits.keys() - answered.keys())
         file = await asyncio.to_thread(self._keep, groups, silent, why)
         self._log.info("stacks_collected", nodes=len(nodes), silent=len(silent), file=file, reason=why)
-        found = Collected(groups, silent, file)
+        found = Collected(groups, silent, file, now)
         if nodes and not ranks:
-            self._whole, self._whole_at = found, now
+            self._whole = found
         return found
 
     def take(self, report: Reported) -> None:
@@ -136,7 +137,7 @@ class StackCollector:
 
     def _keep(self, groups: Iterable[StackGroup], silent: list[int], why: str) -> str:
         """Write a file, and remove the oldest ones. Returns its path; empty where it could not be written."""
-        if self._folder is None:
+        if self._state is None:
             return ""
         at = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         lines = [f"stacks of {at} UTC: {why}", *words(groups)]
@@ -144,13 +145,14 @@ class StackCollector:
         for group in groups:
             for stack in group.others:
                 lines += [f"another thread of {named(group.ranks[:1])}:", *words([StackGroup({}, stack=stack)])[1:]]
-        path = self._folder / f"stacks-{at}.txt"
+        prefix = f"{self._state.stem}-stacks-"
+        path = self._state.with_name(f"{prefix}{at}.txt")
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write("\n".join([*lines, ""]).encode()[:FILE_BYTES])
-            for old in sorted(self._folder.glob("stacks-*.txt"))[:-FILES]:
+            written = (each for each in path.parent.iterdir() if each.name.startswith(prefix))
+            for old in sorted(written)[:-FILES]:
                 with contextlib.suppress(FileNotFoundError):
                     old.unlink()
         except OSError as error:

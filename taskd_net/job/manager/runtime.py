@@ -144,8 +144,8 @@ class Manager:
         self._history = DecisionHistory()
         self._counters = JobCounters()
         self._fault_to_command = Latency()
-        folder = None if config.state is None or is_etcd(config.state) else Path(config.state).parent
-        self._stacks = StackCollector(node, folder, self._log)
+        state = None if config.state is None or is_etcd(config.state) else Path(config.state)
+        self._stacks = StackCollector(node, state, self._log)
         self._keeping: Kept = NotKept()
         self._dispatch = Dispatch(
             node,
@@ -357,7 +357,7 @@ class Manager:
             Refusal: as of `StackCollector.collect`.
         """
         found = await self._stacks.collect(self.job.state.records, ranks, why)
-        return write_stacks_answer(Stacks(found.groups, found.silent, found.file))
+        return write_stacks_answer(Stacks(found.groups, found.silent, found.file, time.monotonic() - found.at))
 
     def _now(self) -> float:
         return self._clock.now()

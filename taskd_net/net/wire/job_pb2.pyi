@@ -16,14 +16,16 @@ class StacksRequest(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StacksAnswer(_message.Message):
-    __slots__ = ("stacks", "silent", "file")
+    __slots__ = ("stacks", "silent", "file", "age")
     STACKS_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
+    AGE_FIELD_NUMBER: _ClassVar[int]
     stacks: str
     silent: _containers.RepeatedScalarFieldContainer[int]
     file: str
-    def __init__(self, stacks: _Optional[str] = ..., silent: _Optional[_Iterable[int]] = ..., file: _Optional[str] = ...) -> None: ...
+    age: float
+    def __init__(self, stacks: _Optional[str] = ..., silent: _Optional[_Iterable[int]] = ..., file: _Optional[str] = ..., age: _Optional[float] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("job_id", "at", "nodes", "processes_per_node", "recovers", "restarts_left", "paused", "retry_time", "streams", "agents", "agents_known", "agents_in_trouble", "workers", "profiling", "decisions", "counters", "state_file", "plugins_off", "clusterd", "fault_mode", "devices", "devices_known", "devices_isolated", "leader", "agents_silent", "unprotected", "restarts", "failures", "ended", "waits_for", "waits_left", "nodes_missing", "books", "hang")
