@@ -149,6 +149,8 @@ async def test_a_node_is_asked_once_in_a_while(mgr: WatchedNode, monkeypatch: py
     with pytest.raises(Refusal, match=r"^node 0 was asked 0 s ago; a node is asked once in 30 s$"):
         await collector.collect(records(2), (), "again")
     assert (await collector.collect(records(2), (2,), "the other")).silent == [1]
+    assert (await collector.collect(records(2), (), "a suspicion", fresh=True)).silent == [0, 1]
+    assert (await collector.collect(records(2), (), "another one", fresh=True)).at > 0.0
 
 
 async def test_answers_to_nothing_are_left_alone(mgr: WatchedNode) -> None:

@@ -84,21 +84,22 @@ class StackCollector:
         self._whole: Collected | None = None  # the last collection of all ranks
         self._waits: dict[str, dict[int, asyncio.Future[list[StackGroup]]]] = {}
 
-    async def collect(self, records: Records, ranks: Collection[int], why: str) -> Collected:
+    async def collect(self, records: Records, ranks: Collection[int], why: str, *, fresh: bool = False) -> Collected:
         """Collect the stacks of ranks; of all without a list. Those of all do for `PAUSE_S`, and are not asked again.
 
         Args:
             records: of the job's Agents.
             ranks: global ranks.
             why: who wants it, for the file.
+            fresh: for the Manager itself, which asks also where a person has asked a moment ago.
 
         Raises:
             Refusal: 5001, a node was asked within `PAUSE_S`.
         """
         nodes, now = _nodes_of(records, ranks), time.monotonic()
-        if self._whole is not None and now < self._whole.at + PAUSE_S:
+        if not fresh and self._whole is not None and now < self._whole.at + PAUSE_S:
             return self._whole.of(ranks)
-        for node in nodes:
+        for node in () if fresh else nodes:
             if (left := self._asked.get(node, -PAUSE_S) + PAUSE_S - now) > 0.0:
                 text = f"node {node} was asked {PAUSE_S - left:.0f} s ago; a node is asked once in {PAUSE_S:g} s"
                 raise Refusal(Code.RECV_BUF_BUSY, text)

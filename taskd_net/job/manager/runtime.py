@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from taskd_net.base.codes import ArgumentError, NodeClosed, Refusal
+from taskd_net.base.codes import ArgumentError, NodeClosed
 from taskd_net.base.host_clock import CLOCK_STEP_S, HostClock
 from taskd_net.base.logger import get_logger
 from taskd_net.base.position import Position
@@ -588,10 +588,7 @@ class Manager:
 
     async def _collect_evidence(self) -> None:
         """Collect the stacks of all ranks, before anything is killed."""
-        try:
-            await self._stacks.collect(self.job.state.records, (), "the job is suspected to stand still")
-        except Refusal as refusal:  # somebody has collected them a moment ago
-            self._log.info("stacks_not_collected", reason=str(refusal))
+        await self._stacks.collect(self.job.state.records, (), "the job is suspected to stand still", fresh=True)
 
     def _gone(self, uuid: str) -> None:
         self._take(ReceiverGone(uuid))
